@@ -59,6 +59,8 @@ _SETS = 60
 """Largest number of tables that contrasts are taken of."""
 _CONTRASTS = 20
 """Contrasts of each set of columns of a table."""
+_PRODUCTS = 1 << 22
+"""Most products of components in memory at the same time: 16 MB, a few times."""
 _TURNS = 20
 _LEAST = 1e-12
 
@@ -75,19 +77,21 @@ class Stack:
     shares: tuple[Float32s, ...]
 
     @classmethod
-    def of(cls, model: Mixture, drawn: Sequence[Mixture]) -> Stack:
-        """Return the arrays of a model and of those drawn around it, in single precision."""
-        models = [model, *drawn]
-        weights = [m.weights * m.total for m in models]
-        shares = []
-        shares_by_block = zip(*(m.shares for m in models), strict=True)
-        for shares_of_models in shares_by_block:
-            transposed = [model_shares.T for model_shares in shares_of_models]
-            shares.append(np.concatenate(transposed, axis=1, dtype=F32))
+    def of(cls, model: Mixture, drawn: Iterable[Mixture]) -> Stack:
+        """Return the arrays of a model and of those drawn around it, in single precision; they are taken one by one."""
+        weights: list[Floats] = []
+        shares_by_block: list[list[Float32s]] = [[] for _ in model.blocks]
+        for m in itertools.chain([model], drawn):
+            weights.append(m.weights * m.total)
+            for shares_of_models, shares in zip(shares_by_block, m.shares, strict=True):
+                shares_of_models.append(shares.T.astype(F32))
+        stacked = []
+        while shares_by_block:  # emptied, so that little is there twice
+            stacked.append(np.concatenate(shares_by_block.pop(0), axis=1))
         return cls(
             blocks=model.blocks,
             weights=np.stack(weights).astype(F32),
-            shares=tuple(shares),
+            shares=tuple(stacked),
         )
 
     def solve(self, weights: Weights) -> Estimates:
@@ -99,6 +103,16 @@ class Stack:
 
     def expected(self, weights: Weights) -> Floats:
         """Return each model's answers to queries, shape (models, queries)."""
+        queries = max((len(vectors) for vectors in weights.values()), default=1)
+        step = max(1, _PRODUCTS // self.weights.size)
+        few: list[Floats] = []
+        for first in range(0, queries, step):
+            some = {axis: vectors[first : first + step] for axis, vectors in weights.items()}
+            few.append(self._expected_of_few(some))
+        return np.concatenate(few, axis=1)
+
+    def _expected_of_few(self, weights: Weights) -> Floats:
+        """Return the same of queries that are few enough for a product of all their blocks in memory."""
         product = self.weights.reshape(1, -1)
         for block, shares in zip(self.blocks, self.shares, strict=True):
             factors = []

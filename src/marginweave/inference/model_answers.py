@@ -30,6 +30,8 @@ from marginweave.estimate.mixture.model import Mixture
 from marginweave.publish.reader import PublishedRelease
 from marginweave.records.release import EstimationInput, estimation_input
 
+Arrays = dict[str, np.ndarray]
+
 
 def open_model(
     place: Path, measured: PartTables, say: Callable[[str], None]
@@ -54,8 +56,8 @@ def open_model(
 
     @cache
     def spread() -> ModelSpread:
-        drawn, tau = _drawn(place, published, estimation, settings, say)
-        stack = Stack.of(conditioned, [draw.conditioned() for draw in drawn])
+        arrays, tau = _drawn(place, published, estimation, settings, say)
+        stack = Stack.of(conditioned, (draw.conditioned() for draw in _unpacked(model, arrays)))
         return ModelSpread(stack=stack, misfit=tau)
 
     marginals = configuration.marginals
@@ -116,8 +118,8 @@ def _drawn(
     estimation: EstimationInput,
     settings: MixtureSynthesis,
     say: Callable[[str], None],
-) -> tuple[list[Mixture], dict[str, dict[str, float]]]:
-    """Return models drawn from noise alone, and misfit: the stored ones if they are of these files, or new ones."""
+) -> tuple[Arrays, dict[str, dict[str, float]]]:
+    """Return models drawn from noise alone, packed, and misfit: the stored ones if they are of these files, or new ones."""
     model = published.mixture
     assert model is not None
     digest = _digest(place, last_chosen(published))
@@ -127,27 +129,22 @@ def _drawn(
     if content is not None:
         arrays, meta = unpack_arrays(content)
         if meta["of"] == digest:
-            return list(_unpacked(model, arrays)), meta["misfit"]
+            return arrays, meta["misfit"]
     say(
         f"drawing {DRAWS} models for what was not measured: once, then they are kept in {store.parent}"
     )
     generator = np.random.default_rng(settings.seed)  # post-processing
     measurements, _ = estimation.measured()
+    arrays = _room(model)
     models = draw_models(model, measurements, DRAWS, generator)
-    drawn: list[Mixture] = []
-    for number in range(1, DRAWS + 1):
-        with progress_as(f"model {number} of {DRAWS}"):
-            drawn.append(next(models))
-    tau = misfit(
-        measurements, model, Stack.of(model, drawn), settings, generator, last_chosen(published)
-    )
-    arrays = _packed(model, drawn)
+    stack = Stack.of(model, _packing(models, arrays))
+    tau = misfit(measurements, model, stack, settings, generator, last_chosen(published))
+    del stack  # of what is not rounded: the first answers are made as later ones are
     with suppress(MachineError):
         with at_place(store.parent, "created"):
             store.parent.mkdir(0o700, exist_ok=True)
         replace_file(store, pack_arrays(arrays, {"of": digest, "misfit": tau}))
-    # Not `drawn`: rounded as stored, so that first and later answers agree.
-    return list(_unpacked(model, arrays)), tau
+    return arrays, tau
 
 
 def _digest(place: Path, chosen_last: tuple[Clique, ...]) -> str:
@@ -161,21 +158,34 @@ def _digest(place: Path, chosen_last: tuple[Clique, ...]) -> str:
     return hashlib.sha256(model + measurements + settings).hexdigest()
 
 
-def _packed(model: Mixture, drawn: list[Mixture]) -> dict[str, np.ndarray]:
-    """Return the arrays of models that `_unpacked` reads."""
-    weights = np.stack([draw.weights for draw in drawn])
-    arrays: dict[str, np.ndarray] = {"weights": weights.astype(np.float32)}
-    for block in range(len(model.blocks)):  # 16 bits are enough for a spread
-        shares = np.stack([draw.shares[block] for draw in drawn])
-        arrays[f"shares-{block:05d}"] = shares.astype(np.float16)
+def _room(model: Mixture) -> Arrays:
+    """Return arrays for all drawn models, which `_packing` fills and `_unpacked` reads."""
+    arrays: Arrays = {"weights": np.empty((DRAWS, model.components), np.float32)}
+    for block, shares in enumerate(model.shares):  # 16 bits are enough for a spread
+        arrays[_name(block)] = np.empty((DRAWS, *shares.shape), np.float16)
     return arrays
 
 
-def _unpacked(model: Mixture, arrays: dict[str, np.ndarray]) -> Iterator[Mixture]:
-    """Yield the models of the arrays of `_packed`."""
+def _name(block: int) -> str:
+    return f"shares-{block:05d}"
+
+
+def _packing(models: Iterator[Mixture], arrays: Arrays) -> Iterator[Mixture]:
+    """Yield models as they are drawn, and report which; each is put into the arrays."""
+    for number in range(DRAWS):
+        with progress_as(f"model {number + 1} of {DRAWS}"):
+            draw = next(models)
+        arrays["weights"][number] = draw.weights
+        for block, shares in enumerate(draw.shares):
+            arrays[_name(block)][number] = shares
+        yield draw
+
+
+def _unpacked(model: Mixture, arrays: Arrays) -> Iterator[Mixture]:
+    """Yield the models that are in the arrays."""
     for number, weights in enumerate(arrays["weights"]):
         shares = []
         for block in range(len(model.blocks)):
-            of_block = arrays[f"shares-{block:05d}"][number].astype(np.float64)
+            of_block = arrays[_name(block)][number].astype(np.float64)
             shares.append(normal(of_block))
         yield replace(model, weights=normal(weights.astype(np.float64)), shares=tuple(shares))
