@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from marginweave.answers import model as model_module
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.model import (
     WIDER,
@@ -67,6 +70,42 @@ def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models
     assert np.allclose(solved.values, expected(answers.model))
     around = np.stack([expected(m) for m in DRAWN]) - expected(answers.model)
     assert np.allclose(solved.covariance, WIDER**2 * around.T @ around / 3)  # inside: no misfit
+
+
+def test_the_number_of_queries_changes_neither_answers_nor_the_memory_of_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Asked for together, no more of them are computed at once than there is room for."""
+    stack = Stack.of(_mixture(1), DRAWN)
+    weights = {0: np.eye(3)[[0, 1, 2, 0, 1]], 1: np.eye(4)[[3, 2, 1, 0, 3]]}
+    together = stack.expected(weights)
+    monkeypatch.setattr(model_module, "_PRODUCTS", 2 * stack.weights.size)
+    asked: list[int] = []
+    few = Stack._expected_of_few
+
+    def counted(self: Stack, some: dict[int, np.ndarray]) -> np.ndarray:
+        asked.append(len(some[0]))
+        return few(self, some)
+
+    monkeypatch.setattr(Stack, "_expected_of_few", counted)
+    assert np.allclose(stack.expected(weights), together, rtol=1e-6)
+    assert asked == [2, 2, 1]
+
+
+def test_drawn_models_are_in_memory_one_by_one() -> None:
+    earlier: list[weakref.ref[Mixture]] = []
+
+    def drawn() -> Iterator[Mixture]:
+        for seed in (2, 3, 4):
+            assert not any(model() for model in earlier[:-1])  # the caller holds the last one
+            model = _mixture(seed)
+            earlier.append(weakref.ref(model))
+            yield model
+            del model
+
+    one_by_one, together = Stack.of(_mixture(1), drawn()), Stack.of(_mixture(1), DRAWN)
+    for ours, theirs in zip(one_by_one.shares, together.shares, strict=True):
+        assert np.array_equal(ours, theirs)
 
 
 def test_misfit_widens_what_no_set_holds_by_what_its_columns_have_in_common() -> None:
