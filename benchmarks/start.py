@@ -2,14 +2,16 @@
 
 CPU seconds (user and system, servers apart) and wall seconds, each the best of a few. `--help`, `plan` and a run that is found
 finished stand beside the import of the libraries that they need, in scripts as well; the example's release beside
-a bare Prefect flow of fifteen tasks, with a server that stands and with one that each starts itself. With `--check` only what
-needs no server of its own is measured, and a ratio of CPU seconds that is half as much again as `RATIOS` ends it with exit
-code 1.
+a bare Prefect flow of fifteen tasks, with a server that stands and with one that each starts itself. The first release, where
+nothing is compiled and no server has been, stands beside the second one, and so do the wall seconds of its stages: these are
+alike where all was compiled while the server started. With `--check` no other server of its own is measured, and a ratio of CPU
+seconds that is half as much again as `RATIOS` ends it with exit code 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -29,6 +31,7 @@ AFFAIRS = str(EXAMPLES / "affairs.yaml")
 RATIOS = {"--help": 2.2, "plan": 1.7, "run, finished": 1.95, "run, server runs already": 3.0}
 RATIOS |= {"Python: import": 0.1, "Python: plan": 2.3, "Python: fit, finished": 2.9}
 SLOWER = 1.5
+RATIOS |= {"query": 3.3, "first release": 2.2, "first release, stages": 1.3}
 NAME = "start"
 SHELL = "import rich.console, typer"
 VISITS = "import marginweave as mw; model = mw.Synthesizer('visits.yaml')"
@@ -84,6 +87,30 @@ def best(
     return Spent(min(one.cpu for one in found), min(one.wall for one in found))
 
 
+def first_and_second(environment: dict[str, str]) -> dict[str, tuple[Spent, Spent]]:
+    """The first release of a home with an empty cache of compiled code beside the second; alone, and its stages alone."""
+    whole, stages = [], []
+    runs = Path(environment["MARGINWEAVE_HOME"]) / "runs"
+    for _ in range(2):
+        shutil.rmtree(runs, ignore_errors=True)
+        start, used = time.perf_counter(), _children()
+        done = subprocess.run(
+            [str(INSTALLED), "run", AFFAIRS],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        whole.append(Spent(_children() - used, time.perf_counter() - start))
+        lines = map(json.loads, done.stdout.splitlines())
+        seconds = sum(line["seconds"] for line in lines if line["event"] == "stage")
+        stages.append(Spent(seconds, seconds))
+    return {
+        "first release": (whole[0], whole[1]),
+        "first release, stages": (stages[0], stages[1]),
+    }
+
+
 def _children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -99,7 +126,9 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
         "MARGINWEAVE_LEDGER": str(home / "visits.db"),
         "PREFECT_HOME": str(home / "bare"),
         "DO_NOT_TRACK": "1",
+        "NUMBA_CACHE_DIR": str(home / "compiled"),
     }
+    found = first_and_second(environment)
 
     def ours(*words: str, times: int = few, before: Path | None = None) -> Spent:
         return best([str(INSTALLED), *words], environment, times, before)
@@ -109,16 +138,16 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
 
     with documented_server(home / "server", free_port()) as url:
         environment["PREFECT_API_URL"] = url
-        ours("run", AFFAIRS, times=1)  # compiled kernels, the ledger
-        found = {
-            "run, server runs already": (ours("run", AFFAIRS, before=home / "runs"), floor(BARE))
-        }
+        again = ours("run", AFFAIRS, before=home / "runs")
+        found["run, server runs already"] = again, floor(BARE)
         for words in ("example", "ledger open visits --for visits.yaml", "run visits.yaml"):
             ours(*words.split(), times=1)
         del environment["PREFECT_API_URL"]
     found["run, finished"] = ours("run", AFFAIRS), floor(LIBRARIES)
     found["plan"] = ours("plan", AFFAIRS), floor(LIBRARIES)
     found["--help"] = ours("--help"), floor(SHELL)
+    (visits,) = (home / "runs").glob("visits-*")
+    found["query"] = ours("query", visits.name, "--by", "sex", "--mean", "age"), floor(LIBRARIES)
     libraries = floor(LIBRARIES_OF_SCRIPTS)
     found |= {name: (floor(program), libraries) for name, program in SCRIPTS.items()}
     if servers:

@@ -103,7 +103,7 @@ def test_drawn_models_are_in_memory_one_by_one() -> None:
             yield model
             del model
 
-    one_by_one, together = Stack.of(_mixture(1), drawn()), Stack.of(_mixture(1), DRAWN)
+    one_by_one, together = Stack.of(_mixture(1), drawn(), 3), Stack.of(_mixture(1), DRAWN)
     for ours, theirs in zip(one_by_one.shares, together.shares, strict=True):
         assert np.array_equal(ours, theirs)
 

@@ -77,22 +77,24 @@ class Stack:
     shares: tuple[Float32s, ...]
 
     @classmethod
-    def of(cls, model: Mixture, drawn: Iterable[Mixture]) -> Stack:
-        """Return the arrays of a model and of those drawn around it, in single precision; they are taken one by one."""
-        weights: list[Floats] = []
-        shares_by_block: list[list[Float32s]] = [[] for _ in model.blocks]
-        for m in itertools.chain([model], drawn):
-            weights.append(m.weights * m.total)
-            for shares_of_models, shares in zip(shares_by_block, m.shares, strict=True):
-                shares_of_models.append(shares.T.astype(F32))
-        stacked = []
-        while shares_by_block:  # emptied, so that little is there twice
-            stacked.append(np.concatenate(shares_by_block.pop(0), axis=1))
-        return cls(
-            blocks=model.blocks,
-            weights=np.stack(weights).astype(F32),
-            shares=tuple(stacked),
-        )
+    def of(cls, model: Mixture, drawn: Iterable[Mixture], number: int | None = None) -> Stack:
+        """Return the arrays of a model and of those drawn around it, in single precision.
+
+        These are taken one by one. `number` says how many there are, where they have no length.
+        """
+        if number is None:
+            drawn = [*drawn]
+            number = len(drawn)
+        models = 1 + number
+        components = model.components
+        weights = np.empty((models, components), F32)
+        shares = [np.empty((len(block.cells), models * components), F32) for block in model.blocks]
+        for place, m in enumerate(itertools.chain([model], drawn)):
+            weights[place] = m.weights * m.total
+            first = place * components
+            for stacked, of_model in zip(shares, m.shares, strict=True):
+                stacked[:, first : first + components] = of_model.T
+        return cls(blocks=model.blocks, weights=weights, shares=tuple(shares))
 
     def solve(self, weights: Weights) -> Estimates:
         """Return the model's answers to queries, and their covariance from the noise of what it was fitted to."""

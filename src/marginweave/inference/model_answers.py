@@ -57,7 +57,8 @@ def open_model(
     @cache
     def spread() -> ModelSpread:
         arrays, tau = _drawn(place, published, estimation, settings, say)
-        stack = Stack.of(conditioned, (draw.conditioned() for draw in _unpacked(model, arrays)))
+        models = (draw.conditioned() for draw in _unpacked(model, arrays))
+        stack = Stack.of(conditioned, models, DRAWS)
         return ModelSpread(stack=stack, misfit=tau)
 
     marginals = configuration.marginals
@@ -137,7 +138,7 @@ def _drawn(
     measurements, _ = estimation.measured()
     arrays = _room(model)
     models = draw_models(model, measurements, DRAWS, generator)
-    stack = Stack.of(model, _packing(models, arrays))
+    stack = Stack.of(model, _packing(models, arrays), DRAWS)
     tau = misfit(measurements, model, stack, settings, generator, last_chosen(published))
     del stack  # of what is not rounded: the first answers are made as later ones are
     with suppress(MachineError):
