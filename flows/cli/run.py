@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -216,10 +216,14 @@ def _release(request: Request, reference: RunReference) -> None:
 
 
 def _rehearse(request: Request) -> None:
-    """Compile what the release calls, or load it, while Prefect's server starts."""
+    """Compile what the release calls, or load it, while Prefect's server starts.
+
+    Where the disk refuses what was compiled, a stage that needs it says so, as stages do.
+    """
     from marginweave.runs.rehearsal import rehearse
 
-    rehearse(request.configuration)
+    with suppress(OSError):
+        rehearse(request.configuration)
 
 
 def _summarize(

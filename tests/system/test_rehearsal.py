@@ -5,12 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
 
+from marginweave.configuration.release import Configuration
+from marginweave.flows.cli import run as run_command
 from marginweave.flows.prefect import servers
 from tests.support.command_line import CommandLine
+from tests.support.configurations import configuration
 from tests.support.people_table import people
 from tests.support.release_checks import opened
 
@@ -63,6 +68,19 @@ def test_a_server_starts_while_something_else_is_done(
     monkeypatch.setattr(servers, "answers", answers)
     with servers.prefect_server(tmp_path / "server.log", meanwhile=rehearse):
         assert happened == ["start", "rehearsal", "answer"]
+
+
+def test_a_disk_that_refuses_compiled_code_ends_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(given: Configuration) -> None:
+        asked.append(given.dataset)
+        raise OSError
+
+    monkeypatch.setattr("marginweave.runs.rehearsal.rehearse", refuse)
+    request: Any = SimpleNamespace(configuration=configuration())
+    run_command._rehearse(request)
+    assert asked == ["people"]
 
 
 @pytest.mark.parametrize("method", ["k-tuples", "marginals"])

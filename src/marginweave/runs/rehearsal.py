@@ -30,7 +30,7 @@ def rehearse(configuration: Configuration) -> None:
 
     Records that are not sampled from a mixture have steps that are compiled when they are needed.
     """
-    generator = np.random.default_rng(0)  # of a made-up table
+    generator = np.random.default_rng(0)  # post-processing, of a made-up table
     rows = [generator.integers(0, size, _RECORDS).astype(np.uint8) for size in _SIZES]
     if configuration.marginals is None:
         _count_combinations(rows)
