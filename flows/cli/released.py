@@ -73,16 +73,14 @@ def synthesize(
     if sets is not None and records is not None:
         raise InputError("a set has five records a row, so that --records does not go with --sets")
     if sets is not None:
-        from marginweave.inference.sets import draw_sets, unclaimed, write_sets
+        from marginweave.inference.sets import SyntheticSets, write_sets
         from marginweave.runs.lookup import release_folder
 
         place = release_folder(home, run_name)
-        columns = column or []
-        drawn = draw_sets(place, columns, sets, of, seed, "--")
-        written = write_sets(home, to or Path("sets"), drawn)
-        warning = unclaimed(place, columns, of, "--")
-        if warning:
-            out.print(printable(warning))
+        tables = SyntheticSets.of_release(place, column or [], of, seed, "--")
+        written = write_sets(home, to or Path("sets"), tables.draw(sets))
+        if tables.unclaimed:
+            out.print(printable(tables.unclaimed))
     else:
         from marginweave.runs.published import regenerate_records
 

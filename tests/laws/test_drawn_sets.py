@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import t as student
 
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.tables import Part
+from marginweave.inference.margins import Column
 from marginweave.inference.several_sets import LARGER, DrawnTables, combined
 from tests.support.dense_least_squares import Survey
 
@@ -19,7 +21,10 @@ SIZES, ROWS, RECORDS, SIGMA, SETS = (4, 3, 2), 20_000, 4_000, 60.0, 200
 ALONE = tuple(((a,), SIGMA, False) for a in range(3))
 PAIRS = tuple((pair, SIGMA, False) for pair in ((0, 1), (0, 2), (1, 2)))
 SURVEY = Survey(sizes=SIZES, sets=(*ALONE, *PAIRS), merged=((0, 1, 2, 3), (0, 1, 2), (0, 1)))
-COLUMNS = [Part(axis=a, blocks=np.arange(size)) for a, size in enumerate(SIZES)]
+COLUMNS = [
+    Column(part=Part(axis=a, blocks=np.arange(size)), scores=np.eye(size)[1:], is_number=False)
+    for a, size in enumerate(SIZES)
+]
 
 
 def _table() -> np.ndarray:
@@ -50,8 +55,8 @@ def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(sampling: f
     """
     rng, shares = np.random.default_rng(7), _table()
     squares = SURVEY.measure(np.rint(shares * ROWS), rng)
-    drawn = DrawnTables.of(squares, _independent_records(), COLUMNS)
-    sets = [*drawn.draw(SETS, np.random.default_rng(2), sampling=sampling)]
+    drawn = DrawnTables.of(squares, _independent_records(), COLUMNS, sampling=sampling)
+    sets = [*drawn.draw(SETS, np.random.default_rng(2))]
     for (a, b), contrast in CONTRASTS:
         found = [contrast[one[:, a], one[:, b]].mean() * ROWS for one in sets]
         weights = {
@@ -74,7 +79,7 @@ def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(sampling: f
 def test_weights_give_records_the_measured_counts_of_pairs() -> None:
     squares = SURVEY.measure(np.rint(_table() * ROWS), np.random.default_rng(1))
     records = _independent_records()[:, :2]
-    drawn = DrawnTables.of(squares, records, COLUMNS[:2])
+    drawn = DrawnTables.of(squares, records, COLUMNS[:2], sampling=0.0)
     found = np.bincount(drawn.records[:, 0] * 3 + drawn.records[:, 1], drawn.weights, 12)
     alone = [squares.solve({a: np.eye(SIZES[a])}).values for a in (0, 1)]
     weights_of = {0: np.eye(4).repeat(3, axis=0), 1: np.tile(np.eye(3), (4, 1))}
@@ -87,9 +92,10 @@ def test_codes_of_a_measured_table_in_another_order() -> None:
     """A part may number its blocks otherwise than the model does: the same counts come to the same codes."""
     squares = SURVEY.measure(np.rint(_table() * ROWS), np.random.default_rng(1))
     records, turned = _independent_records()[:, :2], np.array([2, 0, 3, 1])
-    straight = DrawnTables.of(squares, records, COLUMNS[:2])
+    straight = DrawnTables.of(squares, records, COLUMNS[:2], sampling=0.0)
     other = np.stack([turned[records[:, 0]], records[:, 1]], axis=1).astype(np.int32)
-    found = DrawnTables.of(squares, other, [Part(axis=0, blocks=turned), COLUMNS[1]])
+    other_part = replace(COLUMNS[0], part=Part(axis=0, blocks=turned))
+    found = DrawnTables.of(squares, other, [other_part, COLUMNS[1]], sampling=0.0)
     back = np.argsort(turned)[found.records[:, 0]] * 3 + found.records[:, 1]
     pairs = straight.records[:, 0] * 3 + straight.records[:, 1]
     assert np.allclose(
@@ -101,10 +107,12 @@ def test_columns_that_were_not_measured_together_are_refused() -> None:
     fewer = Survey(sizes=SIZES, sets=(*ALONE, *PAIRS[:-1]), merged=SURVEY.merged)
     squares = fewer.measure(np.rint(_table() * ROWS), np.random.default_rng(1))
     with pytest.raises(NotMeasuredError):
-        DrawnTables.of(squares, _independent_records(), COLUMNS)
-    merged = [Part(axis=0, blocks=np.array([0, 0, 1, 2])), COLUMNS[1]]
+        DrawnTables.of(squares, _independent_records(), COLUMNS, sampling=0.0)
+    merged_part = Part(axis=0, blocks=np.array([0, 0, 1, 2]))
+    merged = [replace(COLUMNS[0], part=merged_part), COLUMNS[1]]
+    records = _independent_records()[:, :2] // np.array([2, 1], np.int32)
     with pytest.raises(NotMeasuredError):
-        DrawnTables.of(squares, _independent_records()[:, :2] // np.array([2, 1], np.int32), merged)
+        DrawnTables.of(squares, records, merged, sampling=0.0)
 
 
 def test_cells_below_their_noise_are_given_their_sum_alone() -> None:
@@ -116,12 +124,74 @@ def test_cells_below_their_noise_are_given_their_sum_alone() -> None:
         np.unravel_index(np.arange(12).repeat(np.rint(table.ravel() / 2).astype(int)), (4, 3)),
         axis=1,
     )
-    drawn = DrawnTables.of(squares, records.astype(np.int32), COLUMNS[:2])
+    drawn = DrawnTables.of(squares, records.astype(np.int32), COLUMNS[:2], sampling=0.0)
     (pair,) = (one for one in drawn.margins if len(one.places) == 2)
     small = table.ravel() < SIGMA
     assert (pair.blocks[small] == 0).all()
     assert len(np.unique(pair.blocks[~small])) == (~small).sum()
     assert (pair.blocks[~small] > 0).all()
+
+
+NUMBERS = np.linspace(-1.6, 1.6, 16)
+"""Values of two columns of numbers; most of their 256 cells are nearly empty."""
+NUMBER_COLUMNS = [
+    Column(part=Part(axis=a, blocks=np.arange(16)), scores=NUMBERS[None], is_number=True)
+    for a in range(2)
+]
+NUMBER_SURVEY = Survey(
+    sizes=(16, 16),
+    sets=(((0,), 6.0, False), ((1,), 6.0, False), ((0, 1), 10.0, False)),
+    merged=(tuple(range(16)), tuple(range(16))),
+)
+
+
+def _numbers(width: float, rows: int = 4_000) -> np.ndarray:
+    """Rows of two numbers that are closer to each other the smaller the width is."""
+    shares = np.exp(-(((NUMBERS[:, None] - NUMBERS) / width) ** 2) / 2)
+    return np.rint(shares / shares.sum() * rows)
+
+
+def _slope(counts: np.ndarray) -> float:
+    """Slope of the second number by the first."""
+    centered = NUMBERS - counts.sum(axis=1) @ NUMBERS / counts.sum()
+    of_second = NUMBERS - counts.sum(axis=0) @ NUMBERS / counts.sum()
+    return float(centered @ counts @ of_second / (counts.sum(axis=1) @ centered**2))
+
+
+def _drawn_numbers(width: float, seed: int) -> DrawnTables:
+    """Draws of a noisy table of numbers, from a model that has half of the dependence."""
+    table = _numbers(width)
+    independent = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    model = np.rint((table + independent) / 2).astype(np.int64).ravel()
+    records = np.stack(np.unravel_index(np.arange(256).repeat(model), (16, 16)), axis=1)
+    squares = NUMBER_SURVEY.measure(table, np.random.default_rng(seed))
+    return DrawnTables.of(squares, records.astype(np.int32), NUMBER_COLUMNS, sampling=0.0)
+
+
+def test_slopes_of_numbers_are_not_pulled_towards_independence() -> None:
+    """The mean error of the slope, .71, in 400 releases: .005 and what chance makes of it; false alarm 1e-6.
+
+    To cut noisy cells at 0 makes the slope .04 less on average.
+    """
+    errors = []
+    for seed in range(400):
+        drawn = _drawn_numbers(0.8, seed)
+        cells = drawn.records[:, 0] * 16 + drawn.records[:, 1]
+        counts = np.bincount(cells, drawn.weights, 256).reshape(16, 16)
+        errors.append(_slope(counts) - _slope(_numbers(0.8)))
+    scale = float(np.std(errors)) / math.sqrt(len(errors))
+    assert abs(np.mean(errors)) < 0.005 + norm.isf(FALSE_ALARM / 2) * scale
+    assert scale < 0.003
+
+
+def test_noise_beyond_what_records_can_have_is_seen() -> None:
+    """Of numbers that follow from each other noise asks for more than that, unless it is far below; of others it does not."""
+    carried = []
+    for width in (0.8, 0.05):
+        drawn = [_drawn_numbers(width, seed) for seed in range(5)]
+        carried.append([one.carries(np.random.default_rng(seed)) for seed, one in enumerate(drawn)])
+    assert all(carried[0])
+    assert sum(carried[1]) <= 1
 
 
 @pytest.mark.parametrize(("noise", "sampling"), [(4.0, 1.0), (0.3, 1.0)])

@@ -173,14 +173,13 @@ def synthetic_sets(
             measured set together. The rows are no sample.
     """
     from marginweave.inference.opened import Release
-    from marginweave.inference.sets import draw_sets, unclaimed
+    from marginweave.inference.sets import SyntheticSets
 
-    place = Release.open(release).place
-    tables = draw_sets(place, columns, sets, of, seed)
-    why = unclaimed(place, columns, of)
-    if why:
-        warn(why, stacklevel=2)
-    return tables
+    tables = SyntheticSets.of_release(Release.open(release).place, columns, of, seed)
+    drawn = tables.draw(sets)
+    if tables.unclaimed:
+        warn(tables.unclaimed, stacklevel=2)
+    return drawn
 
 
 def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
@@ -226,16 +225,14 @@ def analyse(
     """
     from marginweave.inference.modelled import UNCLAIMED
     from marginweave.inference.opened import Release
-    from marginweave.inference.sets import draw_sets, unclaimed
+    from marginweave.inference.sets import SyntheticSets
 
-    place = Release.open(release).place
-    tables = draw_sets(place, columns, sets, of, seed)
-    combined = combine(map(analysis, tables), level=level)
-    why = unclaimed(place, columns, of)
-    if not why:
+    tables = SyntheticSets.of_release(Release.open(release).place, columns, of, seed)
+    combined = combine(map(analysis, tables.draw(sets)), level=level)
+    if not tables.unclaimed:
         return combined
     flags = (UNCLAIMED,) * len(combined.names)
-    return replace(combined, level=None, flags=flags, says=why)
+    return replace(combined, level=None, flags=flags, says=tables.unclaimed)
 
 
 def _coefficients(

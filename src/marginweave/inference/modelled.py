@@ -111,6 +111,17 @@ class Modelled:
         """Return the measured records of each code of an attribute, at least `FEWEST` of each."""
         return np.maximum(self.squares.counts(place), FEWEST)
 
+    def merged_share(self, place: int, scores: Floats) -> float:
+        """Return the share of the variance of scores of codes, shape (scores, codes), between values that the model merges."""
+        merged = self.merged[place]
+        counts = self.counts(place)
+        sums = np.stack([np.bincount(merged, counts * row) for row in scores])
+        means = sums / np.bincount(merged, counts)
+        center = (scores @ counts / counts.sum())[:, None]
+        within = (counts * (scores - means[:, merged]) ** 2).sum()
+        around = (counts * (scores - center) ** 2).sum()
+        return float(within / around) if around else 0.0
+
     def gap_share(self, place: int) -> float:
         """Return the measured share of records without a value of an attribute."""
         counts = self.counts(place)

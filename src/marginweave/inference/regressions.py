@@ -344,18 +344,15 @@ def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
     merged_counts = np.bincount(merged, counts)
     merged_sums = [np.bincount(merged, counts * row) for row in scores]
     model_weights = np.stack(merged_sums) / merged_counts
-    mean = (scores @ counts / counts.sum())[:, None]
-    differences = scores - model_weights[:, merged]
-    within = (counts * differences**2).sum()
-    around = (counts * (scores - mean) ** 2).sum()
-    if within > MOST_MERGED * around:
+    share = opened.merged_share(place, scores)
+    if share > MOST_MERGED:
         is_merged = np.bincount(merged)[merged] > 1
         labels = opened.labels(place)
         merged_labels = [
             label for label, is_one in zip(labels, is_merged.tolist(), strict=True) if is_one
         ]
         raise InputError(
-            f"{within / around:.0%} of the variance of {column!r} lies between values that were measured together "
+            f"{share:.0%} of the variance of {column!r} lies between values that were measured together "
             f"({listed(merged_labels)}), which are not known beside other columns; have them count the same in `values`, or "
             "leave the column out"
         )

@@ -5,9 +5,11 @@ proportional fitting: Deming and Stephan 1940). Each table has different counts:
 known size and for a population with the deviation of a sample of the same size. Noise around the model's own counts would
 center the tables at the model, which is too close to independence; noise around measured counts centers them at the table.
 
-A weight cannot be negative, so neither can the target of a cell: counts that noise took below 0 are cut there, which pulls
-columns towards independence. So the cells of a pair that hold less than the noise of a cell, by the model, have a target for
-their sum alone; among themselves, and beyond pairs, records keep to the model. DP: post-processing.
+A weight cannot be negative, so neither can the target of a cell. The cells of a pair that hold less than the noise of a cell,
+by the model, have a target for their sum alone; among themselves, and beyond pairs, records keep to the model. What is cut
+of the others would still pull columns towards independence. So weights are tilted in the end, each by the exponential of a
+sum of products of scores, until these have the sums that were measured, of which nothing is cut (`margins`). Where noise
+reaches beyond all sums that records can have, that is not possible, and `carries` says so. DP: post-processing.
 """
 
 from __future__ import annotations
@@ -15,50 +17,57 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import t as student
 
-from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError
-from marginweave.answers.tables import Part
-from marginweave.base.arrays import Floats, Integers, Records
+from marginweave.answers.least_squares import Estimates, LeastSquares
+from marginweave.base.arrays import Floats, Records
+from marginweave.inference.margins import (
+    LEAST,
+    Column,
+    Margin,
+    Target,
+    pair_margin,
+    single_margin,
+)
 
 LARGER = 5
 """Records of a set for each row. More of them make their own variance smaller, which is subtracted again."""
 _ROUNDS = 30
-_LEAST = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Margin:
-    """A single column, or a pair of columns in blocks: the block of each cell and of each record, and measured counts.
-
-    `estimates` are counts of the cells of a column, or residuals of the cells of a pair. `noise` is a matrix that turns normal
-    numbers into noise of a column, or the standard deviation of the noise of a pair's cell.
-    """
-
-    places: tuple[int, ...]
-    blocks: Integers
-    of_records: Integers
-    estimates: Floats
-    noise: Floats
+_TRIALS = 20
+"""Draws that show whether noise reaches beyond what records can have."""
+_MOST_CUT = 0.25
+"""Mean distance of sums from their targets, in standard deviations of their noise: with more, intervals miss too often."""
+_SMALL_GAP = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnTables:
     """Draws of a table: distinct records of a model in its codes, shape (records, columns), and margins to fit them to.
 
-    `model` has the shares of the records.
+    `model` has the shares of the records. `sampling` is the factor of the sampling variance of the rows: 0 for the table, 1
+    for rows that are independent draws, and the most rows of a subject where these are kept together, which is at least
+    their variance.
     """
 
     records: Records
     model: Floats
     margins: tuple[Margin, ...]
     rows: int
+    sampling: float
 
     @classmethod
-    def of(cls, squares: LeastSquares, records: Records, columns: Sequence[Part]) -> DrawnTables:
-        """Return the draws of columns of a model; each column is the part of an axis that the model tells apart.
+    def of(
+        cls,
+        squares: LeastSquares,
+        records: Records,
+        columns: Sequence[Column],
+        *,
+        sampling: float,
+    ) -> DrawnTables:
+        """Return the draws of columns of a model, or of the population that its rows are a sample of.
 
         Raises:
             NotMeasuredError: two columns are in no measured table together, or divided otherwise.
@@ -66,53 +75,68 @@ class DrawnTables:
         distinct, times = np.unique(records, axis=0, return_counts=True)
         model = times / times.sum()
         pairs = itertools.combinations(range(len(columns)), 2)
-        pair_margins = [_pair(squares, distinct, model, columns, places) for places in pairs]
+        pair_margins = [pair_margin(squares, distinct, model, columns, places) for places in pairs]
         single_margins = [
-            _single(squares, distinct, part, place) for place, part in enumerate(columns)
+            single_margin(squares, distinct, column, place) for place, column in enumerate(columns)
         ]
         margins = (*pair_margins, *single_margins)  # `_targets` needs single columns last
         rows = max(round(squares.total[0]), 1)
-        return cls(records=distinct, model=model, margins=margins, rows=rows)
+        return cls(records=distinct, model=model, margins=margins, rows=rows, sampling=sampling)
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
-        """Weights of records with the measured counts, as far as these are positive and agree; their sum is 1."""
+        """Weights of records with what was measured, as far as records can have it; their sum is 1."""
         return self._fitted(self._targets(None), self.model)
 
     def draw(
-        self,
-        sets: int,
-        generator: np.random.Generator,
-        *,
-        sampling: float,
+        self, sets: int, generator: np.random.Generator
     ) -> Iterator[Records]:  # post-processing
-        """Yield `sets` tables: draws of the table, or of the population that it is a sample of.
-
-        `sampling` is the factor of the sampling variance of the rows: 0 for the table, 1 for rows that are independent draws,
-        and the most rows of a subject where these are kept together, which is at least their variance.
-        """
-        weights = self.weights
+        """Yield `sets` tables."""
         for _ in range(sets):
-            targets = self._targets(generator)
-            if sampling:
-                sample = generator.multinomial(self.rows, weights)
-                deviations = np.sqrt(sampling) * (sample - self.rows * weights)
-                for i, margin in enumerate(self.margins):
-                    block_deviations = np.bincount(margin.of_records, deviations, len(targets[i]))
-                    targets[i] = targets[i] + block_deviations
-            drawn_weights = self._fitted(targets, np.maximum(weights, _LEAST))
-            yield self.records[
-                generator.choice(len(drawn_weights), LARGER * self.rows, p=drawn_weights)
-            ]
+            weights, _ = self._drawn(generator)
+            yield self.records[generator.choice(len(weights), LARGER * self.rows, p=weights)]
 
-    def _targets(self, generator: np.random.Generator | None) -> list[Floats]:  # post-processing
-        """Return the counts of the blocks of each margin as measured, with fresh noise if there is a generator."""
+    def carries(self, generator: np.random.Generator) -> bool:  # post-processing
+        """Return whether records can have, but for a little on average, what noise may make of the sums of products."""
+        gaps = np.mean([self._drawn(generator)[1] for _ in range(_TRIALS)], axis=0)
+        noise = np.concatenate(
+            [np.zeros(0), *(margin.noise_of_sums(self.rows) for margin in self._pairs)]
+        )
+        return bool((np.abs(gaps) <= np.maximum(_MOST_CUT * noise, 10 * _SMALL_GAP)).all())
+
+    @property
+    def _pairs(self) -> list[Margin]:
+        return [margin for margin in self.margins if len(margin.places) > 1]
+
+    def _drawn(self, generator: np.random.Generator) -> tuple[Floats, Floats]:  # post-processing
+        """Return the weights of records of a draw, and how far the sums of products are from their targets."""
+        counts = self._counts(generator)
+        if self.sampling:
+            sample = generator.multinomial(self.rows, self.weights)
+            deviations = np.sqrt(self.sampling) * (sample - self.rows * self.weights)
+            for i, margin in enumerate(self.margins):
+                cells = np.bincount(margin.of_cells, deviations, counts[i].size)
+                counts[i] = counts[i] + cells.reshape(counts[i].shape)
+        targets = self._targets(counts)
+        weights = self._fitted(targets, np.maximum(self.weights, LEAST))
+        return weights, self._gaps(weights, targets)
+
+    def _targets(self, counts: Sequence[Floats] | None) -> list[Target]:
+        """Return what each margin is to have, by these counts of its cells or as measured."""
+        if counts is None:
+            counts = self._counts(None)
+        return [
+            margin.target(of_cells) for margin, of_cells in zip(self.margins, counts, strict=True)
+        ]
+
+    def _counts(self, generator: np.random.Generator | None) -> list[Floats]:  # post-processing
+        """Return the counts of the cells of each margin as measured, with fresh noise if there is a generator."""
         counts_of_column: dict[int, Floats] = {}
-        targets: list[Floats] = []
+        counts_of_margins: list[Floats] = []
         for margin in reversed(self.margins):  # single columns are last
             counts = margin.estimates
             if generator is not None:
-                counts = counts + _noise(margin, generator)
+                counts = counts + margin.fresh_noise(generator)
             if len(margin.places) == 1:
                 counts_of_column[margin.places[0]] = counts
             else:
@@ -124,93 +148,31 @@ class DrawnTables:
                 row_part = first[:, None] / len(second)
                 column_part = (second - total / len(second)) / len(first)
                 counts = counts + row_part + column_part
-            block_counts = np.bincount(margin.blocks, counts.ravel())
-            targets.append(np.asarray(block_counts, np.float64))
-        return targets[::-1]
+            counts_of_margins.append(counts)
+        return counts_of_margins[::-1]
 
-    def _fitted(self, targets: Sequence[Floats], weights: Floats) -> Floats:
-        """Return weights with which the records of each block have the share of its target, as far as targets agree."""
-        positive = [np.maximum(counts, _LEAST) for counts in targets]
+    def _fitted(self, targets: Sequence[Target], weights: Floats) -> Floats:
+        """Return weights with the counts of each block, and then with the sums of products, as far as records can have them."""
+        fitted = list(zip(self.margins, targets, strict=True))
         for _ in range(_ROUNDS):
-            for margin, target in zip(self.margins, positive, strict=True):
-                block_weights = np.bincount(margin.of_records, weights, len(target))
-                factors = target / target.sum() / np.maximum(block_weights, _LEAST)
-                weights = weights * factors[margin.of_records]
-                weights /= weights.sum()
+            for margin, target in fitted:
+                weights = margin.with_counts(weights, target)
+        for _ in range(_ROUNDS):
+            for margin, target in fitted:
+                has_products = len(margin.places) > 1 and len(target.sums) > 0
+                fit = margin.with_sums if has_products else margin.with_counts
+                weights = fit(weights, target)
+            if np.abs(self._gaps(weights, targets)).max(initial=0.0) < _SMALL_GAP:
+                break
         return weights
 
-
-def _noise(margin: Margin, generator: np.random.Generator) -> Floats:  # post-processing
-    """Return fresh noise of the known size, for the estimates of a margin."""
-    if len(margin.places) == 1:
-        return margin.noise @ generator.standard_normal(len(margin.noise))
-    return _centered(generator.standard_normal(margin.estimates.shape) * margin.noise)
-
-
-def _centered(table: Floats) -> Floats:
-    """Return the part of a table that has no sums along rows and columns."""
-    without_rows = table - table.mean(axis=0)
-    centered: Floats = without_rows - without_rows.mean(axis=1, keepdims=True)
-    return centered
-
-
-def _single(squares: LeastSquares, records: Records, part: Part, place: int) -> Margin:
-    """Return the margin of a column."""
-    indicators = np.eye(part.size)[:, part.blocks]
-    counts = squares.solve({part.axis: indicators})
-    values, vectors = np.linalg.eigh(counts.covariance)
-    return Margin(
-        places=(place,),
-        blocks=np.arange(part.size),
-        of_records=records[:, place].astype(np.int64),
-        estimates=counts.values,
-        noise=vectors * np.sqrt(np.maximum(values, 0)),
-    )
-
-
-def _pair(
-    squares: LeastSquares,
-    records: Records,
-    model: Floats,
-    columns: Sequence[Part],
-    places: tuple[int, int],
-) -> Margin:
-    """Return the margin of two columns, with a block for each cell of more records than its noise, and one for all others."""
-    model_parts = {columns[place].axis: columns[place] for place in places}
-    measured_parts = squares.finest_parts(model_parts)
-    centered: list[Floats] = []
-    for part in measured_parts:
-        codes = _codes(model_parts[part.axis], part)
-        centered.append(np.eye(part.size)[codes] - 1 / part.size)
-    signature = [squares.measured.parts.index(part) for part in measured_parts]
-    residuals, variances, _ = squares.products(tuple(signature), (0, 1), centered)
-    if measured_parts[0].axis != columns[places[0]].axis:
-        residuals = residuals.T
-        variances = variances.T
-
-    rows, width = residuals.shape
-    # the share of the variance of a cell that centering leaves
-    remaining = (1 - 1 / rows) * (1 - 1 / width)
-    deviation = np.sqrt(variances[0, 0] / remaining) if remaining else np.zeros(())
-    cells = np.ravel_multi_index(tuple(records[:, place] for place in places), residuals.shape)
-    expected = np.bincount(cells, model, residuals.size) * squares.total[0]
-    is_clear = expected > deviation
-    numbers = np.where(is_clear, np.cumsum(is_clear), 0)
-    blocks = np.unique(numbers, return_inverse=True)[1]
-    return Margin(
-        places=places, blocks=blocks, of_records=blocks[cells], estimates=residuals, noise=deviation
-    )
-
-
-def _codes(model_part: Part, measured_part: Part) -> Integers:
-    """Return, for each block of the model's part, the block that a measured table has of the same codes."""
-    measured_blocks = measured_part.blocks[None].astype(np.float64)
-    blocks: Integers = model_part.values(measured_blocks)[0].astype(np.int64)
-    if model_part.size != measured_part.size or not np.array_equal(
-        blocks[model_part.blocks], measured_part.blocks
-    ):
-        raise NotMeasuredError(merged=True)
-    return blocks
+    def _gaps(self, weights: Floats, targets: Sequence[Target]) -> Floats:
+        """Return how far the sums of products of pairs are from their targets."""
+        pairs = [
+            margin.gaps(weights, target)
+            for margin, target in zip(self._pairs, targets, strict=False)
+        ]  # pairs are first
+        return np.concatenate([np.zeros(0), *pairs])
 
 
 def combined(estimates: Floats, covariances: Floats, level: float) -> tuple[Estimates, Floats]:
