@@ -233,7 +233,8 @@ unpack(data).then((content) => {
     const { estimate, low, high, measured, unknown, nothing } = number;
     const ends = [estimate, low, high].map(finite);
     const words = release.countedWords(selected.conditions);
-    const flag = kind === "count" ? caution(number) === TEXT.zero : Boolean(number.gaps);
+    const zero = cautionOf({ count: kind === "count" ? number : {}, share: number }, kind === "share") === TEXT.zero;
+    const flag = zero || Boolean(number.gaps);
     return { ends, words, flag, measured: Boolean(measured), unusable: Boolean(unknown || nothing) };
   }));
 });"""

@@ -220,13 +220,7 @@ class Codes:
         try:
             labels = labels_of(name, column, condition, missing)
         except ConditionError as error:
-            hint = ""
-            if error.names_number:
-                hint = (
-                    f'; a range is --where "{name} >= FROM" --where "{name} < BELOW", or written '
-                    "{from: FROM, below: BELOW}"
-                )
-            raise InputError(f"a condition {error.fault}{hint}") from None
+            raise InputError(self._fault(place, error)) from None
         if attribute.of_set:
             return self._values_of_set(name, labels)
         gaps = self._gaps(place, condition)
@@ -249,6 +243,21 @@ class Codes:
         flags = np.zeros(size, np.bool_)
         flags[[code for code in codes if code < size]] = True
         return [Chosen(place=place, codes=flags)]
+
+    def _fault(self, place: int, error: ConditionError) -> str:
+        """Return what is wrong with a condition on an attribute, and what it may name instead."""
+        attribute = self.configuration.attributes[place]
+        name = attribute.column
+        words = f"a condition {error.fault}"
+        gaps = [] if attribute.of_set else self._shown_texts(place)[len(self.domain.labels[place]) :]
+        if error.lists_values and gaps:
+            words += f", and {' and '.join(gaps)}"
+        if error.names_number:
+            words += (
+                f'; a range is --where "{name} >= FROM" --where "{name} < BELOW", or written '
+                "{from: FROM, below: BELOW}"
+            )
+        return words
 
     def _codes_of_labels(self, place: int, labels: Sequence[str | None]) -> list[int]:
         """Return the codes of an attribute that have one of these labels; None is no label."""
@@ -322,11 +331,15 @@ class Codes:
         place = self._place(name, by=True)
         attribute = self.configuration.attributes[place]
         labels = self.domain.labels[place]
-        texts = [*labels, f"(not {labels[0]})"] if attribute.of_set else self.texts(place)
+        texts = [*labels, f"(not {labels[0]})"] if attribute.of_set else self._shown_texts(place)
         codes = np.arange(self.sizes[place])
-        shown = codes[:-1] if self.ignores(attribute) else codes
-        for code in shown.tolist():
-            yield texts[code], Chosen(place=place, codes=codes == code)
+        for code, text in enumerate(texts):
+            yield text, Chosen(place=place, codes=codes == code)
+
+    def _shown_texts(self, place: int) -> list[str]:
+        """Return the texts of the codes of an attribute that may be asked for: not of one that noise alone may be in."""
+        texts = self.texts(place)
+        return texts[:-1] if self.ignores(self.configuration.attributes[place]) else texts
 
     def about(self, of: Literal["table", "population"], places: Iterable[int]) -> About:
         """Return what an answer that looks at these attributes is about.
@@ -360,6 +373,16 @@ class Codes:
         gaps = (NOT_RELEASED,) if attribute.private else attribute.gaps or (MISSING,)
         texts = [*self.domain.labels[place], *gaps]
         return texts[: self.sizes[place]]
+
+    @property
+    def lowered(self) -> dict[int, int]:
+        """By place, by how many records the low end of a count of cells that are not as declared is lower."""
+        lowered = {cells.name: cells.lowered for cells in self.domain.undeclared}
+        return {
+            place: lowered.get(attribute.name, 0)
+            for place, attribute in enumerate(self.configuration.attributes)
+            if attribute.undeclared
+        }
 
     def ignores(self, attribute: Attribute) -> bool:
         """Return whether noise alone may be in the code of cells that are not as declared, so that nobody is shown it."""

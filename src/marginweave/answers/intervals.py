@@ -96,6 +96,10 @@ class EstimateInterval:
             sd=sd,
         )
 
+    def lowered_by(self, amount: float) -> EstimateInterval:
+        """Return this interval with a low end that is lower by so much, and at least 0."""
+        return replace(self, low=max(self.low - amount, 0.0)) if amount else self
+
     @classmethod
     def without_estimate(cls, low: float, high: float) -> EstimateInterval:
         """Return an interval that has no estimate."""

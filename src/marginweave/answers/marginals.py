@@ -84,7 +84,8 @@ class MarginalAnswers:
 
     `sampled` says why the table is no simple sample of a population; None where it may be one. `model` is asked for what is
     outside; None where there is none. `rules` are those that every record keeps. `undeclared` has, by attribute, how many of
-    its cells were found not to be as declared, in words.
+    its cells were found not to be as declared, in words; `lowered`, by its place, by how many records the low end of a count of
+    these is lower, because they are known only where they are many (`UndeclaredCells.lowered`).
     """
 
     squares: LeastSquares | ModelAnswers
@@ -94,6 +95,7 @@ class MarginalAnswers:
     model: Callable[[], ModelAnswers | None] = lambda: None
     rules: AnswerRules = NO_RULES
     undeclared: Mapping[str, str] = field(default_factory=dict)
+    lowered: Mapping[int, int] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """Yield an answer for each group of a question.
@@ -123,7 +125,7 @@ class MarginalAnswers:
             group_factors = [_factor(chosen) for chosen in group.chosen]
             answer = self.answer_group(question, conditions, group_factors, numbers)
             interval = answer.interval
-            without_value = self._without_value(numbers) if interval and numbers else ()
+            left_out = self._left_out([*conditions, *group_factors], numbers) if interval else ()
             places = [place for place, _ in (*conditions, *group_factors)]
             yield Answer(
                 question=question.words,
@@ -136,7 +138,7 @@ class MarginalAnswers:
                 level=question.level if answer.claimed and interval else None,
                 about=self.codes.about(question.of, places),
                 how=answer.how,
-                notes=(*answer.notes, *without_value, *(() if answer.how == "rule" else on_gaps)),
+                notes=(*answer.notes, *left_out, *(() if answer.how == "rule" else on_gaps)),
             )
 
     def _check_sets(self, question: Question) -> None:
@@ -149,13 +151,15 @@ class MarginalAnswers:
                     f"measured set has all of them; name one of {listed(names)}"
                 )
 
-    def _without_value(self, numbers: ValueRange) -> tuple[Note, ...]:
-        """Return a note on the undeclared cells of a column, which means, sums and quantiles leave out, if there are any."""
-        attribute = self.codes.configuration.attributes[numbers.place]
-        words = self.undeclared.get(attribute.name, "")
-        if not words:
-            return ()
-        return (Note(f"in the whole table {words[:1].lower()}{words[1:]}, and are left out"),)
+    def _left_out(self, records: list[Factor], numbers: ValueRange | None) -> Iterator[Note]:
+        """Yield a note for each asked column with cells that are not as declared, which an answer leaves out."""
+        places = [place for place, codes in self._chosen(records).items() if not codes[-1]]
+        if numbers is not None and numbers.place not in places:
+            places.append(numbers.place)
+        for place in places:
+            words = self.undeclared.get(self.codes.configuration.attributes[place].name, "")
+            if words:
+                yield Note(f"in the whole table {words[:1].lower()}{words[1:]}, and are left out")
 
     def answer_group(
         self,
@@ -205,6 +209,8 @@ class MarginalAnswers:
         )
         if says_nothing and question.asked != "sum":
             return replace(answer, notes=(SAYS_NOTHING,))
+        if question.asked == "share" and interval.low <= 0 < interval.high:
+            return replace(answer, notes=(*answer.notes, MAY_BE_NONE))
         return answer
 
     def _unbounded(self, numbers: ValueRange) -> Note:
@@ -381,7 +387,8 @@ class MarginalAnswers:
         else:
             interval = self._count_or_bound(records, reach)
             note = None
-        note = note or (_BETWEEN_FITS if model.chosen else _BETWEEN)
+        axes = {place for place, _ in factors}
+        note = note or (_BETWEEN_FITS if model.tells_of_part(axes) else _BETWEEN)
         return GroupAnswer(interval=interval, notes=(note,), how="bounds")
 
     def _reach(self, question: Question) -> Reach:
@@ -416,7 +423,10 @@ class MarginalAnswers:
         """Return the share of records in their group; where values were measured together, by the counts of both."""
         is_sampled = question.of == "population"
         try:
-            return share_of(self.solve([records, group]), reach, sampled=is_sampled)
+            solved = self.solve([records, group])
+            interval, note = share_of(solved, reach, sampled=is_sampled)
+            lowered = 0.0 if self._lowered(group) else self._lowered(records)
+            return interval.lowered_by(lowered / max(float(solved.values[1]), 1.0)), note
         except NotMeasuredError as error:
             if not error.merged or is_sampled:
                 raise
@@ -425,11 +435,23 @@ class MarginalAnswers:
         return share_between(part, total)
 
     def _count(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
-        """Return a count, also of values some of which were measured together with others; without its `sd` there.
+        """Return a count, also of values some of which were measured together with others; without its `sd` there."""
+        interval = self._solve_count(self._weights([factors]), reach)
+        return interval.lowered_by(self._lowered(factors))
+
+    def _lowered(self, factors: Iterable[Factor]) -> float:
+        """Return how many records lower a low end is that is of cells not as declared: nobody asks for them where few are."""
+        lowered = 0.0
+        for axis, codes in self._chosen(factors).items():
+            if axis in self.lowered and codes.sum() == 1 and codes[-1]:
+                lowered = max(lowered, self.lowered[axis])
+        return lowered
+
+    def _solve_count(self, weights: Weights, reach: Reach) -> EstimateInterval:
+        """Return a count by the weights of its axes.
 
         Values that no rule allows together with the other conditions are left out where that has less noise.
         """
-        weights = self._weights([factors])
         try:
             solved = self.squares.solve(weights)
         except NotMeasuredError as error:

@@ -242,6 +242,15 @@ class ModelAnswers:
                     return False
         return True
 
+    def tells_of_part(self, axes: Collection[int]) -> bool:
+        """Return whether left-out sets say how far off the model is on some of these axes that were not measured together."""
+        for length in range(2, len(axes) + 1):
+            subsets = map(frozenset, itertools.combinations(axes, length))
+            is_measured = all(map(self.is_inside, subsets))
+            if not is_measured and self.knows_length(length):
+                return True
+        return False
+
     def is_inside(self, axes: frozenset[int]) -> bool:
         """Return whether a measured table has these axes."""
         return any(measured_axes.issuperset(axes) for measured_axes in self.inside)

@@ -28,6 +28,15 @@ class UndeclaredCells:
     kept: bool
     of_set: bool = False
 
+    @property
+    def lowered(self) -> int:
+        """How many records the lower end of their number is lower because it is known only where it is large.
+
+        That is beside the interval of any count, at 95 %.
+        """
+        half = self.high - self.count
+        return max(self.count - half - self.low, 0) if self.found else 0
+
     def share_ends(self, records: float, deviation: float) -> tuple[float, float]:
         """Return both ends, at 95 %, of the share of records that have such cells.
 

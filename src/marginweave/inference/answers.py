@@ -96,6 +96,7 @@ def read_answers(
         model=model,
         rules=AnswerRules(rules=counted_masks(counted, domain.labels), sizes=codes.sizes),
         undeclared=shares,
+        lowered=codes.lowered,
     )
 
 

@@ -157,7 +157,9 @@ class Tables {
     }
     const of = (name) => this.arrays[`${name}-${length}`][start + cell];
     const [estimate, variance] = [of("estimate"), of("variance")];
-    const [low, high, below, above] = [estimate - of("low"), estimate + of("high"), estimate - of("below"), estimate + of("above")];
+    const lowered = this.lowered(pairs.map(([attribute, value]) => [attribute, [value]]));
+    const [low, below] = ["low", "below"].map((name) => (lowered ? Math.max(estimate - of(name) - lowered, 0) : estimate - of(name)));
+    const [high, above] = ["high", "above"].map((name) => estimate + of(name));
     // with other values: between two ends, and how it varies is not known; what a rule excludes is 0, exactly
     const merged = variance === 0 && length > 0 && high > 0;
     return { estimate, low, high, below, above, merged, variance: merged ? undefined : variance };
@@ -167,7 +169,21 @@ class Tables {
   sum(conditions) {
     if (this.excluded(conditions)) return { estimate: 0, low: 0, high: 0, variance: 0 };
     if (!this.counted(conditions)) return null;
-    return this.squares.count(queryOf(conditions));
+    return this.counts(conditions, 1);
+  }
+
+  // A count with the ends of one of k intervals that hold together.
+  counts(conditions, k) {
+    const count = this.squares.count(queryOf(conditions), k);
+    const lowered = this.lowered(conditions);
+    return count && lowered ? { ...count, low: Math.max(count.low - lowered, 0) } : count;
+  }
+
+  // How many records lower a low end is that is of cells not as declared: nobody asks for them where few are.
+  lowered(conditions) {
+    const { attributes } = this.header;
+    const alone = ([attribute, values]) => values.length === 1 && values[0] === this.sizes[attribute] - 1;
+    return Math.max(0, ...conditions.filter(alone).map(([attribute]) => attributes[attribute].lowered));
   }
 
   // All ratios that noise allows, as `marginweave query --share` gives them; null where that bounds nothing, and undefined where
@@ -175,7 +191,7 @@ class Tables {
   share(part, whole) {
     if (!this.counted(part.conditions)) return undefined;
     const [records, group] = [part, whole].map(({ conditions }) => queryOf(conditions));
-    const share = this.squares.share(records, group);
+    const share = this.squares.share(records, group, this.lowered(whole.conditions) ? 0 : this.lowered(part.conditions));
     if (share !== undefined || !part.measured || !whole.measured) return share;
     const ends = between(this.joint(part), this.joint(whole));
     return ends && { ...ends, gaps: this.squares.allMeet(records, group, false) };
@@ -184,7 +200,7 @@ class Tables {
   // A count with the ends of one of two intervals that hold together.
   joint(count) {
     if (count.below !== undefined) return count;
-    const { low, high } = this.squares.count(queryOf(count.conditions), 2);
+    const { low, high } = this.counts(count.conditions, 2);
     return { ...count, below: low, above: high };
   }
 

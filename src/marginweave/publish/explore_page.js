@@ -67,6 +67,12 @@ function caution({ measured, nothing, estimate, low, high, variance = ((high - l
   return low <= 0 ? TEXT.zero : estimate < 4 * Math.sqrt(variance) ? TEXT.small : "";
 }
 
+// The same of a count or of its share: a share may be nothing where the count is known to be some.
+function cautionOf({ count, share }, isShare) {
+  const weak = caution(count);
+  return weak || (isShare && share.measured && share.low <= 0 && share.high > 0 ? TEXT.zero : "");
+}
+
 // Says, where it happens, why the count of a part can be above that of the whole.
 function larger(counts, whole) {
   return counts.some(({ count }) => count.measured && whole.measured && count.estimate > whole.estimate) ? TEXT.partLarger : "";
@@ -163,7 +169,7 @@ class Card {
     this.root = element("section", { className: "card", attributes: { "aria-labelledby": heading.id } }, this.head);
     this.among = element("p", { className: "soft small among", hidden: true });
     this.run = element("p", { className: "small run", hidden: true });
-    if (this.about.about) this.root.append(element("p", { className: "soft small" }, this.about.about));
+    for (const words of [this.about.about, this.about.left_out]) if (words) this.root.append(element("p", { className: "soft small" }, words));
     const counted = page.release.countedWords([[attribute, []]]);
     if (counted !== page.release.countedWords([])) this.root.append(element("p", { className: "soft small" }, say("bounded", { counted })));
     this.root.append(this.run, this.among);
@@ -335,9 +341,9 @@ class Line {
     this.estimate.classList.toggle("soft-bar", !one.measured);
     this.reach.hidden = !one.measured;
     if (one.measured) place(this.reach, one.low, one.high, most);
-    const weak = caution(number.count);
+    const weak = cautionOf(number, share);
     this.weak.textContent = [weak, share && one.gaps ? TEXT.allButGaps : "", tied ? TEXT.tied : ""].filter(Boolean).join("; ");
-    this.compared({ ...one, weak }, other && { ...(share ? other.share : other.count), weak: caution(other.count) }, most, share);
+    this.compared({ ...one, weak }, other && { ...(share ? other.share : other.count), weak: cautionOf(other, share) }, most, share);
     this.extra("sources", state.sources && this.sources(number), this.button);
   }
 
@@ -710,7 +716,7 @@ class Pair {
     const body = kept.map(({ value, numbers }) =>
       element("tr", {}, element("th", { scope: "row" }, label(Number(rows), value)), ...numbers.map((number) => {
         const one = pick(number);
-        const weak = caution(number.count);
+        const weak = cautionOf(number, share);
         const title = [inWords(one, share), weak].filter(Boolean).join(", ");
         const cell = element("td", { title, className: `${one.measured ? "counted" : "estimated"} ${weak && (weak === TEXT.zero ? "zero" : "small-count")}` });
         cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)));

@@ -403,7 +403,7 @@ class Squares {
 
   // The share that records have of a group: all ratios that noise allows (Fieller). Null where that bounds nothing, and undefined
   // where they were not measured by themselves.
-  share(records, group) {
+  share(records, group, lowered) {
     const all = new Map(group);
     for (const [axis, weights] of records) all.set(axis, group.has(axis) ? product(group.get(axis), weights) : weights);
     if (!this.rules.allow(this.chosen(group))) return { unknown: true, none: true };
@@ -413,7 +413,8 @@ class Squares {
     if (!solved.measured) return undefined;
     const [part, whole] = solved.values;
     const ends = this.ratioEnds(part, whole, solved.covariance(0, 0), solved.covariance(0, 1), solved.covariance(1, 1), 0, 1);
-    return ends && { estimate: clipped(part / whole, ...ends), low: ends[0], high: ends[1], gaps: this.allMeet(records, group, false) };
+    const low = ends && lowered ? Math.max(ends[0] - lowered / Math.max(whole, 1), 0) : ends?.[0];
+    return ends && { estimate: clipped(part / whole, ...ends), low, high: ends[1], gaps: this.allMeet(records, group, false) };
   }
 
   // Whether rules forbid every record of a group that breaks a condition; without gaps, that breaks it by a declared value.

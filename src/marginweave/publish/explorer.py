@@ -115,7 +115,9 @@ def _attributes(
             left_out[row.attribute] = row.words
     titles = declared.titled_names.values()
     domain = published.aggregates.domain
-    numbers = pack_numbers(Codes.of(declared.with_undeclared(declared.undeclared), domain))
+    counted_codes = Codes.of(declared.with_undeclared(declared.undeclared), domain)
+    numbers = pack_numbers(counted_codes)
+    lowered = counted_codes.lowered
     columns = zip(attributes, titles, titled_labels(published), codes, strict=True)
     for place, (attribute, name, labels, code) in enumerate(columns):
         column = declared.columns[attribute.column]
@@ -131,6 +133,7 @@ def _attributes(
             "edges": _edges(column) if attribute.bins else None,
             "undeclared": undeclared.get(attribute.name) if is_told_apart else None,
             "gaps": max(len(attribute.gaps), 1),
+            "lowered": lowered.get(place, 0),
             "gap": _gap(attribute, labels),
             "ordered": len(labels)
             if place in declared.ordered

@@ -75,9 +75,10 @@ def opened(
         measure_merged(counted(tuple(sorted(places[n] for n in c))), merged) for c in cliques
     )
     drawn = Marginals(domain=domain, one_way=one_way, larger=larger)
+    codes = Codes(configuration=whole, domain=domain, sizes=sizes)
     answers = MarginalAnswers(
         squares=LeastSquares(part_tables(drawn, config)),
-        codes=Codes(configuration=whole, domain=domain, sizes=sizes),
+        codes=codes,
         measured_together=cliques,
         sampled=sampled,
         rules=AnswerRules(rules=structural_masks(whole, labels), sizes=sizes),
@@ -86,6 +87,7 @@ def opened(
             for cells in undeclared
             if cells.found
         },
+        lowered=codes.lowered,
     )
     return answers, dict(zip(places, rows, strict=True))
 
@@ -143,6 +145,42 @@ def test_cells_that_are_not_as_declared_are_asked_for_by_name(*, found: bool, ke
         assert abs(asked.estimate - truth.sum()) <= 2
     with pytest.raises(InputError, match="no value of column 'sex'"):
         ask(answers, f"sex = {UNDECLARED}")
+
+
+def test_a_count_of_cells_that_are_listed_only_where_found_begins_where_the_verdict_says() -> None:
+    """Such a count is known because it is large. Beside other columns its low end is lower by as many records."""
+    cells = UndeclaredCells(
+        name="region", count=100, deviation=20.0, low=25, high=139, found=True, kept=True
+    )
+    answers, _ = opened(UNREAD, CLIQUES, sd=20.0, undeclared=[cells])
+    unaware = replace(answers, lowered={})
+    assert answers.lowered == {answers.codes.domain.names.index("region"): 36}
+    for where in ((f"region = {UNDECLARED}",), (f"region = {UNDECLARED}", "sex = f")):
+        low, plain = (ask(one, *where)[0].low for one in (answers, unaware))
+        assert low == max(plain - 36, 0)
+        share, plain_share = (ask(one, *where, share=True)[0].low for one in (answers, unaware))
+        assert share == max(plain_share - 36 / answers.records, 0)
+    for where in (("region = north",), (f"region in north, {UNDECLARED}",)):
+        assert ask(answers, *where)[0].low == ask(unaware, *where)[0].low
+
+
+def test_a_refusal_names_all_that_may_be_asked() -> None:
+    cells = UndeclaredCells(
+        name="region", count=100, deviation=20.0, low=25, high=139, found=True, kept=True
+    )
+    answers, _ = opened({}, CLIQUES, undeclared=[cells])
+    with pytest.raises(InputError, match=r"north, south, west, and \(missing\) and \(not as"):
+        ask(answers, "region = nowhere")
+    hidden, _ = opened({}, CLIQUES, undeclared=[replace(cells, found=False)])
+    with pytest.raises(InputError, match=r"north, south, west, and \(missing\)$"):
+        ask(hidden, "region = nowhere")
+
+
+def test_a_share_that_may_be_nothing_says_so() -> None:
+    answers, _ = opened({}, CLIQUES, sd=30.0)
+    (share,) = ask(answers, "grade = 5", "region = west", share=True)
+    assert share.low == 0
+    assert share.flag.startswith("there may be none")
 
 
 @pytest.mark.parametrize("found", [True, False])
@@ -235,7 +273,7 @@ def test_nothing_is_said_of_a_population_by_draws() -> None:
 
 @pytest.mark.parametrize("found", [True, False])
 def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None:
-    """In its flag; not where noise explains them, and not beside counts."""
+    """In its flag, as counts and shares of declared values do; not where noise explains them, nor of all records."""
     cells = UndeclaredCells(
         name="age", count=400, deviation=20.0, low=380, high=420, found=found, kept=found
     )
@@ -244,8 +282,13 @@ def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None
     for asked in ({"mean": "age"}, {"sum": "age"}, {"quantile": "age:.9"}):
         (answer,) = ask(answers, **asked)
         assert answer.flag == (words if found else "")
-    (count,) = ask(answers, "age >= 30")
-    assert count.flag == ""
+    for flag in (
+        ask(answers, "age >= 30")[0].flag,
+        ask(answers, "age >= 30", share=True)[0].flag,
+        ask(answers, "region = north", by=["age"])[0].flag,
+    ):
+        assert flag == (words if found else "")
+    assert not any("not among" in one.flag for one in ask(answers, "sex = f"))
 
 
 def test_counts_shares_and_groups() -> None:

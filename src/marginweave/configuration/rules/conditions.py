@@ -24,14 +24,22 @@ _Span = tuple[Fraction | float, Fraction | float]
 class ConditionError(ValueError):
     """A condition on a column that its values cannot meet or fail, as `structure` says it.
 
-    `fault` is the message without its subject. `names_number` is True where a value is named of a column that has ranges.
+    `fault` is the message without its subject. `names_number` is True where a value is named of a column that has ranges, and
+    `lists_values` where the message ends with the values of the column.
     """
 
-    def __init__(self, fault: str, *, names_number: bool = False) -> None:
+    def __init__(
+        self,
+        fault: str,
+        *,
+        names_number: bool = False,
+        lists_values: bool = False,
+    ) -> None:
         hint = "; a range is written {from: , below: }" if names_number else ""
         super().__init__(f"structure {fault}{hint}")
         self.fault = fault
         self.names_number = names_number
+        self.lists_values = lists_values
 
 
 class Condition(FrozenModel):
@@ -234,6 +242,8 @@ def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> 
     if code < 0:
         values = f"column {name!r}; its values: {listed(column.labels)}"
         raise ConditionError(
-            f"names {text!r}, which is no value of {values}", names_number=any(column.label_limits)
+            f"names {text!r}, which is no value of {values}",
+            names_number=any(column.label_limits),
+            lists_values=True,
         )
     return column.labels[code]
