@@ -249,7 +249,9 @@ class Codes:
         attribute = self.configuration.attributes[place]
         name = attribute.column
         words = f"a condition {error.fault}"
-        gaps = [] if attribute.of_set else self._shown_texts(place)[len(self.domain.labels[place]) :]
+        gaps = (
+            [] if attribute.of_set else self._shown_texts(place)[len(self.domain.labels[place]) :]
+        )
         if error.lists_values and gaps:
             words += f", and {' and '.join(gaps)}"
         if error.names_number:

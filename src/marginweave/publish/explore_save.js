@@ -70,7 +70,7 @@ function facts(page, { count, share }) {
   const { dataset, level } = page.release.about;
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
-    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [caution(count), share.gaps ? TEXT.allButGaps : "", share.unknown ? inWords(share, true) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
+    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [cautionOf({ count, share }, true), share.gaps ? TEXT.allButGaps : "", share.unknown ? inWords(share, true) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
     page.release.countedWords(count.conditions),
   ];
 }
@@ -145,7 +145,7 @@ async function saveCard(card, kind) {
     drawn.append(label(182, y + 13, shortened(page.release.label(card.attribute, value), 28), { "text-anchor": "end" }));
     drawn.append(svg("rect", { x: 190, y: y + 2, width: x(one.estimate) - 190, height: 15, fill: one.measured ? "#6aaed6" : "#e9c98a" }));
     if (one.measured) drawn.append(svg("rect", { x: x(one.low), y: y + 8.5, width: Math.max(1, x(one.high) - x(one.low)), height: 2, fill: "#1b1b1b" }));
-    drawn.append(label(440, y + 13, [inWords(one, share), caution(count)].filter(Boolean).join(", ")));
+    drawn.append(label(440, y + 13, [inWords(one, share), cautionOf({ count, share: one }, share)].filter(Boolean).join(", ")));
   });
   return savePicture(page, about.name, kind, drawn);
 }
@@ -172,7 +172,7 @@ async function savePair(pair, kind) {
       const one = share ? number.share : number.count;
       drawn.append(svg("rect", { x: 130 + 84 * i, y: 60 + 36 * j, width: 83, height: 35, fill: "#0072b2", "fill-opacity": (0.04 + (0.5 * Math.max(0, one.estimate)) / most).toFixed(3) }));
       const format = share ? percent : whole;
-      const text = one.unknown ? "–" : (one.measured ? "" : "≈ ") + format.format(one.estimate) + (caution(number.count) ? " *" : "");
+      const text = one.unknown ? "–" : (one.measured ? "" : "≈ ") + format.format(one.estimate) + (cautionOf(number, share) ? " *" : "");
       drawn.append(label(172 + 84 * i, 74 + 36 * j, text, { "text-anchor": "middle" }));
       if (one.measured && !one.unknown) drawn.append(label(172 + 84 * i, 89 + 36 * j, `${format.format(one.low)} – ${format.format(one.high)}`, { "text-anchor": "middle", "font-size": 10 }));
     });
