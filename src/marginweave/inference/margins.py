@@ -30,7 +30,7 @@ _LONGEST_STEP = 1.0
 class Column:
     """A column of drawn tables: the part of an axis that the model tells apart, and scores of its codes, (scores, codes).
 
-    Scores of a number are its distance from the mean in standard deviations, 0 where it is missing, and whether there is one.
+    Scores of a number are its distance from the mean in standard deviations, 0 where it is missing, and whether it is missing.
     Those of texts are indicators.
     """
 
@@ -196,15 +196,15 @@ def _products(pair: Sequence[Column], expected: Floats, deviation: float) -> Flo
         return np.zeros((0, expected.size))
     first, second = pair
     pairs = list(itertools.product(first.scores, second.scores))
+    # the variance of a number among records that lack the other one
+    if first.is_number and second.has_gaps:
+        pairs.append((first.scores[0] ** 2, second.scores[1]))
+    if second.is_number and first.has_gaps:
+        pairs.append((first.scores[1], second.scores[0] ** 2))
     are_kept = [_is_carried(one, other, expected, deviation) for one, other in pairs]
     if first.is_number and second.is_number:
         are_kept[0] = True
     kept = [scores for scores, is_kept in zip(pairs, are_kept, strict=True) if is_kept]
-    # the variance of a number among records that have the other one
-    if first.is_number and second.has_gaps:
-        kept.append((first.scores[0] ** 2, second.scores[1]))
-    if second.is_number and first.has_gaps:
-        kept.append((first.scores[1], second.scores[0] ** 2))
     products = [np.outer(one, other).ravel() for one, other in kept]
     return np.array(products).reshape(-1, expected.size)
 

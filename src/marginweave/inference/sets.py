@@ -143,7 +143,7 @@ class SyntheticSets:
 
 
 def _column(opened: Modelled, place: int, column: str) -> Column:
-    """Return a column with scores of its codes: a number in standard deviations, and whether there is one, or indicators."""
+    """Return a column with scores of its codes: a number in standard deviations, and whether it is missing, or indicators."""
     merged = opened.merged[place]
     counts = opened.counts(place)
     model_counts = np.bincount(merged, counts)
@@ -161,7 +161,7 @@ def _column(opened: Modelled, place: int, column: str) -> Column:
     deviation = np.sqrt((model_counts * distances**2).sum() / model_counts.sum())
     rows = [distances / (deviation or 1.0)]
     if not has_number.all():
-        rows.append(with_number / model_counts)
+        rows.append(1 - with_number / model_counts)
     return Column(part=opened.part(place), scores=np.stack(rows), is_number=True)
 
 
