@@ -45,7 +45,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
+class MarginTarget:
     """What a margin is to have: counts of its blocks, and sums of its products for each record."""
 
     counts: Floats
@@ -69,7 +69,7 @@ class Margin:
     products: Floats
     of_cells: Integers
 
-    def target(self, counts: Floats) -> Target:
+    def target(self, counts: Floats) -> MarginTarget:
         """Return what the margin is to have by these counts of cells."""
         cells = counts.ravel()
         total = max(cells.sum(), LEAST)
@@ -78,7 +78,7 @@ class Margin:
         positive = np.maximum(block_counts, LEAST)
         if len(self.places) == 1 and len(sums):
             positive = _with_sums(positive / positive.sum(), self.products, sums) * total
-        return Target(counts=positive, sums=sums)
+        return MarginTarget(counts=positive, sums=sums)
 
     def fresh_noise(self, generator: np.random.Generator) -> Floats:  # post-processing
         """Return fresh noise of the known size, for the estimates."""
@@ -87,21 +87,21 @@ class Margin:
             return noise
         return _centered(generator.standard_normal(self.estimates.shape) * self.noise)
 
-    def with_counts(self, weights: Floats, target: Target) -> Floats:
+    def with_counts(self, weights: Floats, target: MarginTarget) -> Floats:
         """Return weights of records with which each block has the share of its target."""
         block_weights = np.bincount(self.of_records, weights, len(target.counts))
         factors = target.counts / target.counts.sum() / np.maximum(block_weights, LEAST)
         fitted: Floats = weights * factors[self.of_records]
         return fitted / fitted.sum()
 
-    def with_sums(self, weights: Floats, target: Target) -> Floats:
+    def with_sums(self, weights: Floats, target: MarginTarget) -> Floats:
         """Return weights of records that are one step closer to the sums of the target."""
         cell_weights = np.bincount(self.of_cells, weights, self.products.shape[1])
         tilt = _tilt(cell_weights, self.products, target.sums)
         tilted: Floats = weights * np.exp(tilt)[self.of_cells]
         return tilted / tilted.sum()
 
-    def gaps(self, weights: Floats, target: Target) -> Floats:
+    def gaps(self, weights: Floats, target: MarginTarget) -> Floats:
         """Return how far mean products are from their targets, shape (products,)."""
         cell_weights = np.bincount(self.of_cells, weights, self.products.shape[1])
         gaps: Floats = self.products @ cell_weights - target.sums

@@ -28,7 +28,7 @@ from marginweave.inference.margins import (
     LEAST,
     Column,
     Margin,
-    Target,
+    MarginTarget,
     pair_margin,
     single_margin,
 )
@@ -121,7 +121,7 @@ class DrawnTables:
         weights = self._fitted(targets, np.maximum(self.weights, LEAST))
         return weights, self._gaps(weights, targets)
 
-    def _targets(self, counts: Sequence[Floats] | None) -> list[Target]:
+    def _targets(self, counts: Sequence[Floats] | None) -> list[MarginTarget]:
         """Return what each margin is to have, by these counts of its cells or as measured."""
         if counts is None:
             counts = self._counts(None)
@@ -151,7 +151,7 @@ class DrawnTables:
             counts_of_margins.append(counts)
         return counts_of_margins[::-1]
 
-    def _fitted(self, targets: Sequence[Target], weights: Floats) -> Floats:
+    def _fitted(self, targets: Sequence[MarginTarget], weights: Floats) -> Floats:
         """Return weights with the counts of each block, and then with the sums of products, as far as records can have them."""
         fitted = list(zip(self.margins, targets, strict=True))
         for _ in range(_ROUNDS):
@@ -166,7 +166,7 @@ class DrawnTables:
                 break
         return weights
 
-    def _gaps(self, weights: Floats, targets: Sequence[Target]) -> Floats:
+    def _gaps(self, weights: Floats, targets: Sequence[MarginTarget]) -> Floats:
         """Return how far the sums of products of pairs are from their targets."""
         pairs = [
             margin.gaps(weights, target)
