@@ -191,7 +191,7 @@ def test_noise_beyond_what_records_can_have_is_seen() -> None:
         drawn = [_drawn_numbers(width, seed) for seed in range(5)]
         carried.append([one.carries(np.random.default_rng(seed)) for seed, one in enumerate(drawn)])
     assert all(carried[0])
-    assert sum(carried[1]) <= 1
+    assert sum(carried[1]) <= 2
 
 
 @pytest.mark.parametrize(("noise", "sampling"), [(4.0, 1.0), (0.3, 1.0)])

@@ -38,8 +38,11 @@ LARGER = 5
 _ROUNDS = 30
 _TRIALS = 20
 """Draws that show whether noise reaches beyond what records can have."""
-_MOST_CUT = 0.25
-"""Mean distance of sums from their targets, in standard deviations of their noise: with more, intervals miss too often."""
+_MOST_CUT = 1.0
+"""Mean distance of sums from their targets, in standard deviations of their noise: with more, nothing is claimed.
+
+With .25 what was claimed of a made table covered 85 %, and with 1 93 %: a smaller one claims where noise went one way.
+"""
 _SMALL_GAP = 1e-5
 
 
