@@ -60,7 +60,8 @@ def find_relations(
     relations = [*differences, *sums, *determined, *find_gaps(tables, computed)]
     relations += find_zeros(tables, with_changes(drafts, relations), computed)
     relations += find_brackets(tables, with_changes(drafts, relations), computed, relations)
-    orders = find_orders(amounts, with_changes({**drafts, **numbers}, relations), computed)
+    changed = with_changes({**drafts, **numbers}, relations)
+    orders = find_orders(amounts, changed, computed, codes=numbers)
     relations += as_drafted(orders, numbers)
     return _accepted(relations, drafts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -24,24 +25,34 @@ from marginweave.drafts.declared_cells import LARGEST, DeclaredTable
 from marginweave.drafts.relations import Relation, SampledTable, quoted
 
 _OFTEN = 0.05
+"""Share of the rows in which the lower number comes near the other one."""
+_NEAR = Fraction(1, 3)
+_NEAR_FOR_CODES = Fraction(1, 2)
+_NEAR_WITH_EXCEPTIONS = Fraction(3, 4)
+"""What share of the higher number the lower one is at least there."""
 _CLEARLY_MORE = 10
 _Pair = tuple[str, str]
 
 
 def find_orders(
-    tables: SampledTable, drafts: Mapping[str, ColumnDraft], computed: Collection[str]
+    tables: SampledTable,
+    drafts: Mapping[str, ColumnDraft],
+    computed: Collection[str],
+    codes: Collection[str] = (),
 ) -> list[Relation]:
     """Return the orders between columns that are not `computed`, without those that follow from two others.
 
     Of columns that are equal, the first alone is in an order.
 
     An order is suggested where shuffled columns would break it in `LEAST_EFFECT` of the rows at least, so not where the ranges
-    of the two columns hardly meet. Numbers of a rule have as many decimals: those of the finest that they are compared with.
+    of the two columns hardly meet. Where it holds by its nature, the lower number often comes near the other (`_is_edge`).
+    Numbers of a rule have as many decimals: those of the finest that they are compared with.
 
     Args:
         tables: The table and its sample.
         drafts: The columns, as other rules have changed them.
         computed: Columns that a rule computes.
+        codes: Columns of a few numbers, which may be codes.
     """
     tests = list(_pairs(tables, computed))
     least_evidence = needed_evidence(len(tests))
@@ -49,7 +60,9 @@ def find_orders(
     for low, high in tests:
         if _is_no_chance(tables, low, high, least_evidence):
             broken, rows = _broken(tables.table, low, high)
-            if are_exceptions(broken, rows) and (not broken or _is_edge(tables, low, high)):
+            may_be_codes = low in codes or high in codes
+            near = _NEAR_FOR_CODES if may_be_codes else _NEAR
+            if are_exceptions(broken, rows) and _is_edge(tables, low, high, near, broken):
                 orders[low, high] = _order(tables, low, high, broken, rows)
     names = list(tables.table.columns)
     copies = {
@@ -140,25 +153,34 @@ def _broken(table: DeclaredTable, low: str, high: str) -> tuple[int, int]:
     return int((lower > upper).sum()), len(lower)
 
 
-def _is_edge(tables: SampledTable, low: str, high: str) -> bool:
-    """Return whether an order that has exceptions is one by its nature, and not because one column is mostly small.
+def _is_edge(tables: SampledTable, low: str, high: str, near: Fraction, broken: int) -> bool:
+    """Return whether an order is one by its nature, and not because one column is mostly small.
 
-    That is assumed of dates. Of numbers, the lower one is at least three quarters of the other in a twentieth of the rows; and
-    ten times as many rows as the exceptions keep the order by no more than half of the exceptions break it by. The tolls of a
-    trip are mostly below its miles, and no rule says so.
+    That is assumed of dates. Of numbers, the lower one comes near the other: it is at least the share `near` of it in a
+    twentieth of the rows. Years of school are fewer than years of age, a price index is below an amount of money, and no rule
+    says so. With exceptions it comes nearer; and ten times as many rows as the exceptions keep the order by no more than half
+    of the exceptions break it by. The tolls of a trip are mostly below its miles.
     """
     if tables.table.columns[low].type != "number":
         return True
     lower, upper = _filled_values(tables.sample, low, high)
+    if not broken:
+        return _comes_near(lower, upper, near)
     slack = upper - lower
-    is_near = (upper != 0) & (4 * np.abs(slack) <= np.maximum(np.abs(lower), np.abs(upper)))
-    if int(is_near.sum()) < _OFTEN * len(lower):
+    if not _comes_near(lower, upper, _NEAR_WITH_EXCEPTIONS):
         return False
     exceptions = -slack[slack < 0]
     if not len(exceptions):
         return True
     inside = (slack >= 0) & (slack <= np.median(exceptions))
     return int(inside.sum()) >= _CLEARLY_MORE * len(exceptions)
+
+
+def _comes_near(lower: Integers, upper: Integers, near: Fraction) -> bool:
+    """Return whether the lower of two numbers is at least the share `near` of the other in a twentieth of the rows."""
+    largest = np.maximum(np.abs(lower), np.abs(upper))
+    are_near = (upper - lower) * near.denominator <= largest * (near.denominator - near.numerator)
+    return int((are_near & (upper != 0)).sum()) >= _OFTEN * len(lower)
 
 
 def _expected(table: DeclaredTable, low: str, high: str) -> float:

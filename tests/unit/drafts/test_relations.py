@@ -488,6 +488,29 @@ def test_small_numbers_are_in_no_order_with_large_ones_where_some_break_it() -> 
     assert findings(draft) == {}
 
 
+def test_numbers_that_only_grow_together_are_in_no_order() -> None:
+    """A lower number often comes near the higher one where that is a definition: to half of it where it may be a code.
+
+    Codes of schooling are below ages, a price index is below an amount of money, and groups are below a length; nobody has
+    defined that. A petal is less broad than long, and a family has more people than children.
+    """
+    rng = np.random.default_rng(9)
+    age = np.arange(ROWS) % 90 + 6
+    schooling = np.clip(age * rng.uniform(0.1, 0.45, ROWS), 1, 12).astype(int)
+    amount = np.linspace(140, 1700, ROWS)
+    index = amount * rng.uniform(0.1, 0.25, ROWS)
+    tables = {
+        "codes": {"age": age, "schooling": schooling},
+        "amounts": {"m1": amount.round(1), "cpi": index.round(1)},
+    }
+    for columns in tables.values():
+        written = {name: list(map(str, cells)) for name, cells in columns.items()}
+        assert findings(drafted(written)) == {}
+    broad = {"long": amount.round(1), "broad": (amount * rng.uniform(0.1, 0.4, ROWS)).round(1)}
+    written = {name: list(map(str, cells)) for name, cells in broad.items()}
+    assert rules_of(drafted(written)) == {"ordered": [{"columns": ["broad", "long"]}]}
+
+
 def test_the_sum_of_sums_is_taken_apart() -> None:
     """A total of a subtotal and a tax is the sum of all three parts: what is computed is in no other rule."""
     rng = np.random.default_rng(6)
