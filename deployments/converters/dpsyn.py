@@ -21,10 +21,11 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import to_number
+from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.configuration.yaml_source import parse_yaml, read_text, read_yaml
 from marginweave.drafts.column_draft import ColumnDraft, plain
 from marginweave.drafts.draft import dataset_name
-from marginweave.drafts.draft_text import column_line, heading, yaml_line
+from marginweave.drafts.draft_text import column_line, heading
 
 _HEAD = """\
 # Converted from the files of DPSyn by deployments/converters/dpsyn.py.

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import partial
 
 from marginweave.configuration.columns import MeasuredColumn, SetColumn
-from marginweave.drafts.draft_text import yaml_line
+from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
 from marginweave.released.evaluation import BrokenRule
@@ -46,11 +46,17 @@ class Remark:
 
 
 def column_findings(
-    column: MeasuredColumn, look: ColumnLook, *, on_purpose: bool, undeclared: bool
+    column: MeasuredColumn,
+    look: ColumnLook,
+    *,
+    on_purpose: bool,
+    undeclared: bool,
+    conditional: bool = False,
 ) -> Iterator[Remark]:
     """Yield the findings on a counted column; `on_purpose` as in `unusable`.
 
     `undeclared`: the release counts what is not as declared (`Sections.may_be_undeclared`, `Sections.indicated_sets`).
+    `conditional`: a rule says where the column applies, so that most cells may be missing.
     """
     cells = max(look.cells, 1)
     fault = look.unusable(on_purpose=on_purpose)
@@ -79,7 +85,7 @@ def column_findings(
         yield _remark(Severity.LOOK, 1.0, "column.empty")
     elif look.is_constant:
         yield _remark(Severity.NOTE, 1.0, "column.constant")
-    elif look.missing > cells / 2:
+    elif look.missing > cells / 2 and not conditional:
         yield _remark(Severity.NOTE, look.missing / cells, "column.missing")
 
 

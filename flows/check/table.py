@@ -237,6 +237,8 @@ class Inspection:
         """Yield a row for each column that has missing cells, or findings."""
         configuration = self.configuration
         on_purpose = handled(configuration.written)
+        structure = configuration.structure
+        conditional = structure.conditional_columns if structure else ()
         for name, look in self.looks.items():
             column = configuration.columns[name]
             assert isinstance(column, MeasuredColumn)
@@ -244,7 +246,13 @@ class Inspection:
                 configuration.may_be_undeclared(name) or name in configuration.indicated_sets
             )
             findings = tuple(
-                column_findings(column, look, on_purpose=name in on_purpose, undeclared=is_counted)
+                column_findings(
+                    column,
+                    look,
+                    on_purpose=name in on_purpose,
+                    undeclared=is_counted,
+                    conditional=name in conditional,
+                )
             )
             if findings or look.missing:
                 share = look.missing / look.cells

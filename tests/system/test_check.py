@@ -401,6 +401,23 @@ def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_pat
     assert not re.search(r"\bb\b", told)  # which declared values do not occur is told to nobody
 
 
+def test_a_gap_that_a_rule_declares_is_no_question(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
+    """Most cells of a column are missing where a rule says that it does not apply; without the rule, `check` asks."""
+    columns = {**COLUMNS, "packs": {"type": "category", "values": ["1", "2"], "missing": [""]}}
+    rows = [
+        f"{row},{1 + i // 2 % 2 if row[0] == 'f' and i % 3 else ''}" for i, row in enumerate(ROWS)
+    ]
+    head = "sex,cost,patient_id,packs"
+    applies = {"applies": [{"columns": ["packs"], "where": {"sex": "f"}}]}
+    for structure, asks in ((None, True), (applies, False)):
+        path = write(tmp_path, rows, head, columns=columns, structure=structure)
+        told = said(marginweave("check", path).stdout)
+        assert re.search(r"packs \d\d\.\d %", told)
+        assert ("% of the cells are missing" in told) is asks
+
+
 @pytest.mark.parametrize(
     ("rows", "told"), [(3 * len(ROWS), False), (3 * len(ROWS) + 3, True), (1, True)]
 )

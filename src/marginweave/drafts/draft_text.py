@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from marginweave.configuration.execution import SourceFile
-from marginweave.configuration.yaml_source import TEXT_KEYS
+from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_configuration import ConfigurationDraft
 from marginweave.drafts.private_costs import LEAST_DELTA_EXPONENT, delta_exponent
 from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject
 
-_PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
-_WORDS = frozenset({"true", "false", "null"})
 _HEAD = """\
 # SENSITIVE: `marginweave init` wrote this draft by a look at the data. Keep it as you keep the data until it is confirmed.
 #
@@ -135,27 +130,3 @@ def _rule_lines(relations: Sequence[Relation]) -> list[str]:
                 pairs.append(_CONFIRM.format(_ANSWERS if len(relation.entries) > 1 else ""))
             lines += [f"    {'  ' if place else '- '}{pair}\n" for place, pair in enumerate(pairs)]
     return lines
-
-
-def yaml_line(value: Any, below: str = "") -> str:
-    """Return a value as one line of YAML below the key `below`, such that it is read back as the same value."""
-    if isinstance(value, Mapping):
-        pairs = [
-            f"{yaml_line(name)}: {yaml_line(item, below=name)}" for name, item in value.items()
-        ]
-        return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, str):
-        may_be_plain = below in TEXT_KEYS or value[:1].isalpha()
-        return _text(value, plain=may_be_plain)
-    if value is None:
-        return "null"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(yaml_line(item, below=below) for item in value) + "]"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def _text(text: str, *, plain: bool) -> str:
-    if plain and _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    quoted = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=10**9)
-    return str(quoted).strip()

@@ -89,7 +89,9 @@ def _named(words: str) -> re.Pattern[str]:
 _PERCENT = _named(
     r"pct\w*|percent\w*|prozent\w*|anteil|share|spo2|saturation|humidity|feuchte|pourcentage"
 )
-_AGE = _named("age|alter|edad|âge|leeftijd|alder")
+_AGE = re.compile(
+    rf"{_named('agep?|alter|edad|âge|leeftijd|alder').pattern}|(?-i:[a-z]Age(?:[A-Z_]|$))"
+)
 _SCALES = (
     _Scale(_named("hours?|hr|stunde|heure|hora"), 0, 23, 20, {"min": 0, "max": 23, "step": 2}),
     _Scale(_named("hours?|hr|stunde|heure|hora"), 0, 24, 20, 12, whole=False),
@@ -111,6 +113,8 @@ _AGES = (0, 5, 10, 15, 18, 25, 30, 40, 50, 60, 65, 70, 80, 90, 100, 110)
 _OLD = 80
 _OLDEST = 100
 _MOST_YEARS = 120
+_NO_AGES = "numbers above 120 are no ages, and count in the last bin; if they mean no value, write them to missing"
+_FEW_ABOVE = 0.01
 _YOUNG = 30
 
 
@@ -204,8 +208,10 @@ def _draft(
         remarks = [_WORDS if len(unread) > 1 else ODD.format("numbers"), *remarks]
     if special:
         remarks = [*remarks, _SPECIAL]
-    expert_bins = _expert_bins(name, least, most, decimals)
+    oldest = _oldest(numbers) if _AGE.search(name) else most
+    expert_bins = _expert_bins(name, least, oldest, decimals)
     if expert_bins:
+        remarks = [*remarks, _NO_AGES] if oldest < most else remarks
         return _first_valid([{**expert_bins, **facts}], remarks)
     return _rounded_number(numbers, facts, remarks)
 
@@ -262,6 +268,13 @@ def _nearest(value: Decimal, step: Decimal) -> Decimal:
 def _decimals_of(value: Decimal) -> int:
     exponent = value.normalize().as_tuple().exponent
     return max(0, -int(exponent))
+
+
+def _oldest(numbers: Mapping[Decimal, int]) -> Decimal:
+    """Return the largest number that can be an age in years, where at most one in a hundred is above; otherwise the largest."""
+    ages = [value for value in numbers if value <= _MOST_YEARS]
+    above = sum(cells for value, cells in numbers.items() if value > _MOST_YEARS)
+    return max(ages if above <= _FEW_ABOVE * sum(numbers.values()) else numbers)
 
 
 def _expert_bins(name: str, least: Decimal, most: Decimal, decimals: int) -> dict[str, Any]:

@@ -17,13 +17,14 @@ from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.number_texts import NumberForm
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.declared_cells import DeclaredTable
-from marginweave.drafts.few_numbers import as_drafted, few_numbers, with_numbers
+from marginweave.drafts.few_numbers import FewNumbers
 from marginweave.drafts.found_brackets import find_brackets
 from marginweave.drafts.found_determined import find_determined
 from marginweave.drafts.found_gaps import find_gaps
 from marginweave.drafts.found_orders import find_orders
 from marginweave.drafts.found_sums import find_differences, find_sums
 from marginweave.drafts.found_zeros import find_zeros
+from marginweave.drafts.moments_as_days import find_orders_of_days
 from marginweave.drafts.relations import Relation, SampledTable
 
 _CONFIRMED = {
@@ -46,13 +47,13 @@ def find_relations(
         form: The spelling of numbers in the source.
     """
     tables = SampledTable.of(DeclaredTable.of(table, drafts, form))
-    numbers = few_numbers(drafts, form)
-    amounts = SampledTable.of(DeclaredTable.of(table, {**drafts, **numbers}, form))
+    few = FewNumbers(drafts, form)
+    as_numbers = {**drafts, **few.numbers}
+    amounts = SampledTable.of(DeclaredTable.of(table, as_numbers, form))
     differences = find_differences(tables, drafts)
     taken = {name for relation in differences for name in relation.columns}
     sums = [
-        with_numbers(relation, numbers)
-        for relation in find_sums(amounts, {**drafts, **numbers}, taken)
+        few.with_numbers(relation, as_numbers) for relation in find_sums(amounts, as_numbers, taken)
     ]
     computed = {name for relation in (*differences, *sums) for name in relation.computed}
     determined = find_determined(tables, computed)
@@ -60,9 +61,11 @@ def find_relations(
     relations = [*differences, *sums, *determined, *find_gaps(tables, computed)]
     relations += find_zeros(tables, with_changes(drafts, relations), computed)
     relations += find_brackets(tables, with_changes(drafts, relations), computed, relations)
-    changed = with_changes({**drafts, **numbers}, relations)
-    orders = find_orders(amounts, changed, computed, codes=numbers)
-    relations += as_drafted(orders, numbers)
+    changed = with_changes(as_numbers, relations)
+    orders = find_orders(amounts, changed, computed, codes=few.numbers)
+    relations += few.as_drafted(orders, changed)
+    taken = {name for relation in relations for name in relation.columns}
+    relations += find_orders_of_days(table, changed, form, taken)
     return _accepted(relations, drafts)
 
 

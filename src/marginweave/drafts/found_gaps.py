@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -40,6 +40,10 @@ class GapCondition:
             return cells.filled
         places = [cells.labels.index(value) for value in self.values]
         return cells.filled & np.isin(cells.values, places)
+
+    def follows_from(self, other: GapCondition) -> bool:
+        """Return whether a condition on values holds wherever another one on values does."""
+        return self.column == other.column and set(other.values) <= set(self.values)
 
     @property
     def where(self) -> Mapping[str, Any]:
@@ -165,21 +169,47 @@ def find_gaps(tables: SampledTable, computed: Collection[str]) -> list[Relation]
     there_and_only_there = GapSearch(tables, least_evidence, both_ways=True)
     only_there = GapSearch(tables, least_evidence, both_ways=False)
     relations: list[Relation] = []
+    only_beside: dict[int, Relation] = {}
+    conditions: dict[int, GapCondition] = {}
     classes = _classes(there_and_only_there, gapped)
-    for alike in classes:
+    for place, alike in enumerate(classes):
         first = alike[0]
         other_names = [name for name in public if name not in alike]
         listed = [on_values(tables, name) for name in other_names if columns[name].type in LISTED]
         condition = there_and_only_there.best(listed, first)
         if condition is not None:
+            conditions[place] = condition
             relations.append(_applies(there_and_only_there, condition, alike))
             continue
         if len(alike) > 1:
             relations.append(_applies(there_and_only_there, _filled(tables, first), alike[1:]))
         condition = only_there.best(listed, first)
         if condition is not None:
-            relations.append(_only(only_there, condition, first))
-    return [*relations, *_nested(only_there, classes)]
+            conditions[place] = condition
+            only_beside[place] = _only(only_there, condition, first)
+    nested = _nested(only_there, classes)
+    for place in _implied(conditions, classes, nested):
+        only_beside.pop(place, None)
+    return [*relations, *only_beside.values(), *nested]
+
+
+def _implied(
+    conditions: Mapping[int, GapCondition], classes: Sequence[list[str]], nested: Sequence[Relation]
+) -> Iterator[int]:
+    """Yield the places of the classes whose condition follows from one on a class that they are inside of.
+
+    An industry only with an income, and an income only for adults: so an industry only for adults.
+    """
+    place_of = {name: place for place, alike in enumerate(classes) for name in alike}
+    around: dict[int, list[int]] = {place: [] for place in place_of.values()}
+    for relation in nested:
+        inner, outer_name = relation.columns
+        around[place_of[inner]].append(place_of[outer_name])
+    for place, condition in conditions.items():
+        for other in _reached(around, place)[1:]:
+            outer = conditions.get(other)
+            if outer is not None and condition.follows_from(outer):
+                yield place
 
 
 def _nested(search: GapSearch, classes: Sequence[list[str]]) -> list[Relation]:
@@ -211,10 +241,15 @@ def _nested(search: GapSearch, classes: Sequence[list[str]]) -> list[Relation]:
 
 def _leads(around: Mapping[int, Sequence[int]], start: int, target: int) -> bool:
     """Return whether columns are inside of others, directly or through further ones."""
+    return target in _reached(around, start)
+
+
+def _reached(around: Mapping[int, Sequence[int]], start: int) -> list[int]:
+    """Return the place of columns, and those of all that they are inside of."""
     reached = [start]
     for place in reached:
         reached += [other for other in around[place] if other not in reached]
-    return target in reached
+    return reached
 
 
 def _has_gaps(tables: SampledTable, name: str) -> bool:

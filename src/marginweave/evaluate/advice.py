@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from marginweave.configuration.marginals import MOST_PICKS, MOST_ROUNDS
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
-from marginweave.drafts.draft_text import yaml_line
+from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.evaluate.distances import Names, sorted_names
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.means import expected_noise

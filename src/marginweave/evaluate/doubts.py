@@ -102,7 +102,8 @@ def column_facts(
     """
     unreleased = unreleased or {}
     explained = {*related, *_known_columns(configuration)}
-    conditional = _conditional_columns(configuration)
+    structure = configuration.structure
+    conditional = structure.conditional_columns if structure else ()
     level_rows = dict(counts.levels[0].by_columns()) if counts.levels else {}
     result: list[ColumnFacts] = []
     for place, attribute in enumerate(configuration.attributes):
@@ -145,16 +146,6 @@ def _known_columns(configuration: Configuration) -> set[str]:
     names: set[str] = set()
     for table in configuration.totals:
         names.update(configuration.attributes[a].name for a in table.attributes)
-    return names
-
-
-def _conditional_columns(configuration: Configuration) -> set[str]:
-    """Return the names of columns that apply to some records only."""
-    names: set[str] = set()
-    structure = configuration.structure
-    if structure is not None:
-        for rule in structure.applies or ():
-            names.update(rule.columns)
     return names
 
 

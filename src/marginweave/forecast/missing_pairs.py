@@ -14,10 +14,10 @@ from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.defaults import MOST_PAIRS_CHOSEN
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.configuration.yaml_source import mapping_of
 from marginweave.counts.marginals import cells
 from marginweave.domain.masks import Clique
-from marginweave.drafts.draft_text import yaml_line
 from marginweave.forecast.changes import changed
 from marginweave.forecast.expected import known_rows
 from marginweave.forecast.plan_sentence import plan_sentence

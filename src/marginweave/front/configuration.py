@@ -248,7 +248,7 @@ class Configuration(Shown, dict[str, Any]):
             InputError: the file exists.
         """
         from marginweave.base.durable import write_once
-        from marginweave.drafts.draft_text import yaml_line
+        from marginweave.configuration.yaml_lines import yaml_line
 
         must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
         lines = []

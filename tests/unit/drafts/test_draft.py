@@ -21,10 +21,10 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
+from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.draft import draft_configuration
-from marginweave.drafts.draft_text import yaml_line
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.drafted_numbers import rounded_outward
 from marginweave.drafts.table_facts import column_cells

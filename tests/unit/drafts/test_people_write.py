@@ -285,6 +285,20 @@ def test_an_age_has_the_edges_that_people_ask_for() -> None:
     assert {0, 18, 60, 65, 100} <= set(everybody["bins"])
     adults = look([str(age) for age in range(18, 96)] * 2, "alter").facts
     assert (adults["bins"][0], {60, 65} <= set(adults["bins"])) == (18, True)
+    ages = [str(age) for age in range(3, 96)] * 2
+    for name in ("AGEP", "userAge", "RAC_AGE"):
+        assert look(ages, name).facts == everybody
+    for name in ("usage", "average", "Mileage", "page"):
+        assert "rounded from the table" in look(ages, name).remark
+
+
+def test_years_among_ages_are_no_ages() -> None:
+    """Airbnb's table has a year for one age in 150: bounds up to 3,000 and log bins would say nothing of ages."""
+    ages = [str(age) for age in range(3, 103)] * 2
+    draft = look([*ages, "2014", "2014"], "age")
+    assert draft.facts == look(ages, "age").facts
+    assert "numbers above 120 are no ages" in draft.remark
+    assert look([*ages, *["2014"] * 9], "age").facts["bounds"] == [0, 3000]
 
 
 def test_log_bins_begin_where_the_numbers_do() -> None:

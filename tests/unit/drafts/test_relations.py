@@ -426,6 +426,54 @@ def test_gaps_that_follow_from_others_are_left_out() -> None:
     assert [next(iter(rule)) for rule in rules["forbidden"]] == ["a", "b", "c2"]
 
 
+def test_a_value_beside_which_a_column_is_empty_is_asked_about_once() -> None:
+    """Industries are only beside incomes, and incomes only of adults: a rule on adults and industries would be no news."""
+    rng = np.random.default_rng(5)
+    stage = rng.choice(["child", "adult", "old"], ROWS)
+    income = rng.integers(1, 90_000, ROWS)
+    has_industry = (stage != "child") & (rng.random(ROWS) < 0.6)
+    columns = {
+        "stage": stage.tolist(),
+        "income": [str(v) if s != "child" else "" for v, s in zip(income, stage, strict=True)],
+        "industry": [rng.choice(list("abc")) if has else "" for has in has_industry],
+    }
+    rules = rules_of(drafted(columns))
+    assert [rule["columns"] for rule in rules["applies"]] == [["income"]]
+    assert rules["forbidden"] == [{"income": [""], "industry": {"but": [""]}}]
+    narrower = ["" if s == "old" else i for i, s in zip(columns["industry"], stage, strict=True)]
+    rules = rules_of(drafted({**columns, "industry": narrower}))
+    assert [set(rule) for rule in rules["forbidden"]] == [
+        {"stage", "industry"},
+        {"income", "industry"},
+    ]
+
+
+def test_a_moment_is_a_day_where_it_is_in_order_with_dates() -> None:
+    """Orders have a time of day and parcels have none; the remark has the line of a moment, and other moments stay moments."""
+    rng = np.random.default_rng(6)
+    ordered = [
+        datetime(2023, 1, 1) + timedelta(minutes=int(m))  # noqa: DTZ001
+        for m in rng.integers(0, 525_000, ROWS)
+    ]
+    sent = [
+        (m + timedelta(days=int(d))).date()
+        for m, d in zip(ordered, rng.integers(0, 9, ROWS), strict=True)
+    ]
+    columns = {"ordered": list(map(str, ordered)), "sent": list(map(str, sent))}
+    draft = drafted(columns)
+    assert rules_of(draft) == {"ordered": [{"columns": ["ordered", "sent"]}]}
+    assert confirmed(draft).columns["ordered"].type == "date"
+    instead = draft.columns["ordered"].remark.partition("write ")[2].removesuffix(" instead")
+    alone = drafted({"ordered": columns["ordered"], "x": ["a", "b"] * (ROWS // 2)})
+    assert parse_yaml(instead) == {"type": "datetime", **alone.columns["ordered"].facts}
+    written = [f"{m:%d.%m.%Y %H:%M}" for m in ordered]
+    assert findings(drafted({**columns, "ordered": written})) == {}
+    native = drafted({"ordered": ordered, "sent": sent})
+    assert rules_of(native) == rules_of(draft)
+    rules = broken_rules(pa.table({"ordered": ordered, "sent": sent}), confirmed(native))
+    assert [rule.records for rule in rules if rule.rule == "ordered"] == [0]
+
+
 def test_rows_that_add_up_the_others_are_noticed(tmp_path: Path) -> None:
     """The draft names the value, a terminal the column alone; no table of people has such rows."""
     rng = np.random.default_rng(8)
@@ -447,13 +495,27 @@ def test_rows_that_add_up_the_others_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_number_of_an_order_that_was_a_category_says_how_to_be_one_again() -> None:
-    """It has a bin for each of its values, and its remark has the line to write where the answer is no."""
+    """It has a bin for each of its values alone, and its remark has the line to write where the answer is no."""
     draft = drafted(
         next(columns for name, columns, _ in CASES if name == "few numbers beside many")
     )
     people = draft.columns["people"]
     assert people.facts["bins"] == [1, 2, 3, 4, 5, 6, 7, 7.5]
     assert "{type: category, values: [1, 2, 3, 4, 5, 6, 7]}" in people.remark
+    rng = np.random.default_rng(2)
+    fee, extra = rng.integers(1, 9000, ROWS), rng.integers(0, 4, ROWS) * 50
+    cents = {"fee": fee, "extra": extra, "total": fee + extra}
+    columns = {
+        name: [f"{c // 100},{c % 100:02d}" if c else "" for c in cells]
+        for name, cells in cents.items()
+    }
+    form = SourceFile(file="t.csv", delimiter="semicolon", decimal="comma")
+    draft = drafted(columns, form)
+    extra_fee = draft.columns["extra"]
+    assert extra_fee.facts["bins"] == [0.5, 0.51, 1, 1.01, 1.5, 1.505]
+    written = extra_fee.remark.partition("write ")[2]
+    again = parse_yaml(written.removesuffix(" instead"))
+    assert again == {"type": "category", "values": ["0,50", "1,00", "1,50"], "missing": [""]}
 
 
 def test_orders_that_follow_from_others_are_left_out() -> None:

@@ -109,6 +109,11 @@ class Structure(FrozenModel):
         return bool(self.forbidden or self.applies or self.ordered)
 
     @property
+    def conditional_columns(self) -> frozenset[str]:
+        """Names of columns that apply to some records only: a gap there says nothing else."""
+        return frozenset(name for rule in self.applies or () for name in rule.columns)
+
+    @property
     def computed(self) -> tuple[ComputedColumn, ...]:
         """Rules by which columns are computed in the output."""
         return (*self.determined, *self.totals)
