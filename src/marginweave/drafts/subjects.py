@@ -28,6 +28,12 @@ _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
 _COUNTED = 0.85
 _FEW_TIMES = 3
+_MUCH = 0.1
+_MANY_TIMES = 10
+_NOBODY = (
+    "one value has {} of the rows: is it a person? If it means nobody, such as a guest, empty these cells in the table, draft "
+    "again, and write missing_subject: own into unit"
+)
 _SHARED = "tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item|zone"
 _REPEATED = "location|team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land"
 _PLACE = re.compile(
@@ -59,6 +65,8 @@ class Subject:
     mean: float
     most: int
     shares: Mapping[int, float]
+    nobody: float = 0.0
+    """Share of the rows of a value that has too many for a person; 0 where none has."""
 
     @property
     def words(self) -> str:
@@ -71,6 +79,8 @@ class Subject:
                 times = f"{cap / self.most:.2g}".removesuffix(".0")
                 noise = "half" if 2 * cap == self.most else f"{times} times"
                 choices.append(f"{cap}: {noise} the noise, {_share_words(share)} of the rows")
+        if self.nobody:
+            choices.append(_NOBODY.format(_share_words(self.nobody)))
         return "; ".join(choices)
 
 
@@ -110,19 +120,26 @@ def _capped(name: str, counts: Integers) -> Subject:
 
     A larger one has more noise in all counts, to keep more rows of the few who have most. Half of that cap has half the noise.
     No cap leaves out a row if it is the most rows of any, which is a choice if it is near. Where all have nearly as many rows,
-    the cap is that number.
+    the cap is that number. A value with a tenth of all rows, and ten times as many as others have, may be nobody: the cap is
+    that of the others.
     """
     rows = int(counts.sum())
-    most = int(counts[0])
-    while np.minimum(counts, most).sum() < _COUNTED * rows:
+    may_be_nobody = counts[-1] > max(_MUCH * rows, _MANY_TIMES * rows / len(counts))
+    nobody = int(counts[-1]) / rows if may_be_nobody else 0.0
+    people = counts[:-1] if may_be_nobody else counts
+    people_rows = int(people.sum())
+    most = int(people[0])
+    while np.minimum(people, most).sum() < _COUNTED * people_rows:
         most += 1
-    if counts[-1] - most <= 1:
-        most = int(counts[-1])
+    if people[-1] - most <= 1:
+        most = int(people[-1])
     caps = {most, max(1, most // 2)}
-    if counts[-1] <= _FEW_TIMES * most:
-        caps.add(int(counts[-1]))
+    if people[-1] <= _FEW_TIMES * most:
+        caps.add(int(people[-1]))
     shares = {cap: int(np.minimum(counts, cap).sum()) / rows for cap in sorted(caps)}
-    return Subject(column=name, mean=rows / len(counts), most=most, shares=shares)
+    return Subject(
+        column=name, mean=people_rows / len(people), most=most, shares=shares, nobody=nobody
+    )
 
 
 def are_subjects(ids: int, rows: int) -> bool:

@@ -374,6 +374,17 @@ def confirmed(text: str) -> Configuration:
     return parse_configuration(parse_yaml(answered(text, "the code book")))
 
 
+def test_a_value_with_too_many_rows_for_a_person_is_asked_about(tmp_path: Path) -> None:
+    """An id of guests has a third of the rows: the cap is that of the others, and no share is above what there is."""
+    ids = [f"c{i % 100}" for i in range(400)] + ["guest"] * 200
+    text = draft_of(tmp_path, {"customer_id": ids, "sex": ["f", "m"] * 300})
+    assert "max_records: 4}  # 4.0 rows each; 4 counts 67 % of the rows" in text
+    assert "one value has 33 % of the rows: is it a person?" in text
+    raw = parse_yaml(answered(text, "the code book"))
+    raw["privacy"]["unit"]["missing_subject"] = "own"
+    assert parse_configuration(raw).privacy.subject is not None
+
+
 def test_the_cap_is_a_choice_with_its_price(tmp_path: Path) -> None:
     """Of 100 people 96 have 4 rows, and 4 have 20: each share is what there is, rounded down."""
     ids = [f"p{i}" for i in range(100) for _ in range(4 if i < 96 else 20)]
