@@ -79,12 +79,14 @@ def heading(dataset: str, source: SourceFile, guesses: Sequence[str] = ()) -> st
 
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     """Return the section `privacy` and the line `rows`, which both wait for a yes."""
-    public_cap = ","
+    looked_at = "unit"
     if subject is None:
         unit = "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
     else:
         column = yaml_line(subject.column)
-        public_cap = ", and max_records, which the table proposes and something public should say,"
+        looked_at = (
+            "unit, and at max_records: the table proposes it, and something public should say it"
+        )
         unit = f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.words}\n"
     exponent = delta_exponent(about_rows)
     remark = "well below 1 / (number of people)"
@@ -95,12 +97,12 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
     delta = f"1e-{exponent}".ljust(6)
     return (
         "privacy:\n"
-        f"  confirm: true  # whose privacy is it? Look at unit{public_cap} and delete this line when it is right\n"
+        f"  confirm: true  # whose privacy is it? Look at {looked_at}. Then delete this line\n"
         f"{unit}"
         "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
         f"  delta: {delta} # {remark}\n"
-        f"rows: {{about: {about_rows}, confirm: true}}  # of the table (people with join: true), rounded. Delete unless the "
-        "size is published; then, rows: that number\n"
+        f"rows: {{about: {about_rows}, confirm: true}}  # of the table (of people with join: true), rounded. Is the "
+        "size published? Then write rows: that number; otherwise delete the line\n"
     )
 
 

@@ -390,7 +390,7 @@ def test_the_cap_is_a_choice_with_its_price(tmp_path: Path) -> None:
     ids = [f"p{i}" for i in range(100) for _ in range(4 if i < 96 else 20)]
     text = draft_of(tmp_path, {"patient_id": ids, "sex": ["f", "m"] * (len(ids) // 2)})
     assert "unit: {column: patient_id, max_records: 4}" in text
-    assert "max_records, which the table proposes and something public should say" in text
+    assert "at max_records: the table proposes it, and something public should say it" in text
     assert "4.6 rows each; 4 counts 86 % of the rows" in text
     assert "2: half the noise, 43 % of the rows" in text
     assert "20: 5 times" not in text
