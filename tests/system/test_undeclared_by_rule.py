@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_counted_as_such_where_the_column_applies(
         if f"of {name} were not among the declared values" in text
     )
     assert (
-        "A cell that is missing where a rule of `structure` wants a value is one of these." in said
+        "A cell that is missing where a rule between columns wants a value is one of these." in said
     )
     counts = release.query(by=["work", name]).set_index(["work", name]).estimate
     values = {str(label): float(number) for label, number in counts.loc["yes"].items()}

@@ -25,9 +25,7 @@ State: TypeAlias = tuple[object, ...]
 _BUFFER = 1 << 23  # each read of an object is a request
 _PARTS = (".parquet", ".pq")
 _OTHER_TABLES = (".csv", ".tsv", ".feather", ".arrow", ".ipc", ".xlsx", ".gz", ".zst")
-_FRAME_ADVICE = (
-    f': write the frame there, frame.to_parquet("{FRAME}"), or name its table with --source'
-)
+_FRAME_ADVICE = f': write the frame there in Python, frame.to_parquet("{FRAME}"), or name its table with --source'
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
