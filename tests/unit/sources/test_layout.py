@@ -175,7 +175,7 @@ def test_a_workbook_is_parsed_once_for_a_draft(
 
 def test_a_frame_that_is_not_there_says_how_to_write_it(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"does not exist: write the frame there, frame\.to_parquet"
+        InputError, match=r"does not exist: write the frame there in Python, frame\.to_parquet"
     ):
         source_columns(str(tmp_path / "frame.parquet"), SourceFile(file="frame.parquet"))
 
