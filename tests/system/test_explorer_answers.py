@@ -42,8 +42,13 @@ from tests.support.published import shown as shown_records
 
 pytestmark = pytest.mark.system
 CASES = 400
-FLAGS = ("there may be none", "all, but for cells")
-"""Beginnings of notes that the page shows in its own words."""
+FLAGS = {
+    "zero": "there may be none",
+    "allButGaps": "all, but for cells",
+    "allButUnreleased": "all, but for values",
+    "least": "it may be",
+}
+"""Beginnings of notes that the page shows in its own words, by what the page calls them."""
 ROWS = 4000
 COLUMNS: dict[str, Any] = {
     "sex": {"type": "category", "values": ["f", "m"]},
@@ -234,8 +239,8 @@ unpack(data).then((content) => {
     const ends = [estimate, low, high].map(finite);
     const words = release.countedWords(selected.conditions);
     const zero = cautionOf({ count: kind === "count" ? number : {}, share: number }, kind === "share") === TEXT.zero;
-    const flag = zero || Boolean(number.gaps);
-    return { ends, words, flag, measured: Boolean(measured), unusable: Boolean(unknown || nothing) };
+    const flags = [...(zero ? ["zero"] : []), ...(number.but ?? []), ...(number.least === undefined ? [] : ["least"])];
+    return { ends, words, flags, measured: Boolean(measured), unusable: Boolean(unknown || nothing) };
   }));
 });"""
 
@@ -253,6 +258,7 @@ def test_it_says_what_python_answers(chromium: Browser, release: Path) -> None:
     ]
     shown = chromium.driver.execute_async_script(_ASK, questions)
     compared = Counter[str]()
+    seen = set[str]()
     for case, page in zip(cases, shown, strict=True):
         answer = _answered(answers, case)
         is_unusable = any(note.unusable for note in answer.notes) or answer.interval is None
@@ -265,7 +271,9 @@ def test_it_says_what_python_answers(chromium: Browser, release: Path) -> None:
         if answer.interval is None or (is_unusable and case.kind != "count"):
             continue
         assert page["measured"], (case, answer, page)
-        assert page["flag"] == any(str(note).startswith(FLAGS) for note in answer.notes), case
+        notes = [str(note) for note in answer.notes]
+        flags = {key for key, words in FLAGS.items() if any(n.startswith(words) for n in notes)}
+        assert set(page["flags"]) == flags, (case, answer, page)
         interval = answer.interval
         for end, expected in zip(
             page["ends"], (interval.estimate, interval.low, interval.high), strict=True
@@ -276,9 +284,11 @@ def test_it_says_what_python_answers(chromium: Browser, release: Path) -> None:
                 assert end == expected, (case, answer, page)
             else:
                 assert end == pytest.approx(expected, rel=1e-9, abs=1e-9), (case, answer, page)
+        seen |= flags
         kind = "merged " if interval.sd is None and case.kind == "count" else ""
         compared[f"{answer.how} {kind}{case.kind}"] += 1
     assert chromium.complaints() == []
+    assert {"zero", "least"} <= seen  # what a page says beside some number of each release
     for kind in ("count", "merged count", "share", "mean", "median"):
         assert compared[f"measured {kind}"] >= 3, compared
 

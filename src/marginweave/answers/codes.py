@@ -311,6 +311,15 @@ class Codes:
                 notes.append(Note(words))
         return tuple(notes)
 
+    def notes_on_bounds(self, place: int) -> tuple[Note, ...]:
+        """Return a note on what numbers beyond the bounds of a column count as: a public fact, whatever their share."""
+        column = self.configuration.columns[self.configuration.attributes[place].column]
+        if not isinstance(column, NumberColumn):
+            return ()
+        ends = (("below", column.ends[0][0]), ("above", column.ends[-1][1]))
+        words = [f"{side} {end:g} as {end:g}" for side, end in ends if math.isfinite(end)]
+        return (Note(f"counts numbers {' and '.join(words)}"),) if words else ()
+
     def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:
         """Return the records with one value of a column of sets; without any of its values where the label is None.
 

@@ -58,6 +58,7 @@ _NO_MORE = Note("it may be anything that its single columns allow", unusable=Tru
 _NOBODY = Note("no value meets the conditions")
 _NO_SUCH = Note("a rule allows no such record")
 _ALL_BUT_GAPS = Note("all, but for cells that are missing or not as declared")
+_ALL_BUT_UNRELEASED = Note("all, but for values that were not released")
 _NOTHING = 0.9
 """Share of the range that an answer may have, or that single columns leave a count; an interval that long says nothing."""
 _SMALL = 0.05
@@ -108,7 +109,9 @@ class MarginalAnswers:
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
-        on_gaps = self.codes.notes_on_gaps(question)
+        asked_notes = self.codes.notes_on_gaps(question)
+        if numbers is not None and question.asked in ("mean", "sum"):
+            asked_notes = (*asked_notes, *self.codes.notes_on_bounds(numbers.place))
         if question.of == "population":
             asked_places = {place for place, _ in conditions}
             asked_places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
@@ -127,6 +130,8 @@ class MarginalAnswers:
             interval = answer.interval
             left_out = self._left_out([*conditions, *group_factors], numbers) if interval else ()
             places = [place for place, _ in (*conditions, *group_factors)]
+            if numbers is not None:
+                places.append(numbers.place)
             yield Answer(
                 question=question.words,
                 asked=question.asked,
@@ -138,7 +143,11 @@ class MarginalAnswers:
                 level=question.level if answer.claimed and interval else None,
                 about=self.codes.about(question.of, places),
                 how=answer.how,
-                notes=(*answer.notes, *left_out, *(() if answer.how == "rule" else on_gaps)),
+                notes=(
+                    *answer.notes,
+                    *left_out,
+                    *(() if answer.how in ("rule", None) else asked_notes),
+                ),
             )
 
     def _check_sets(self, question: Question) -> None:
@@ -182,11 +191,12 @@ class MarginalAnswers:
                 return self._excluded(question, self._chosen(group))
             numbers = self._possible_numbers(numbers, possible_codes)
         answer = self._best(question, conditions, group, numbers)
-        if question.asked == "share" and self._all_meet(conditions, group):
-            everybody = EstimateInterval(estimate=1.0, low=1.0, high=1.0)
-            return GroupAnswer(interval=everybody, how="rule")
-        if question.asked == "share" and self._all_meet(conditions, group, with_gaps=False):
-            answer = replace(answer, notes=(*answer.notes, _ALL_BUT_GAPS))
+        if question.asked == "share":
+            all_but = self._all_but(conditions, group)
+            if all_but == ():
+                everybody = EstimateInterval(estimate=1.0, low=1.0, high=1.0)
+                return GroupAnswer(interval=everybody, how="rule")
+            answer = replace(answer, notes=(*answer.notes, *(all_but or ())))
         return self._with_notes(answer, question, records, limits)
 
     def _with_notes(
@@ -211,6 +221,9 @@ class MarginalAnswers:
             return replace(answer, notes=(SAYS_NOTHING,))
         if question.asked == "share" and interval.low <= 0 < interval.high:
             return replace(answer, notes=(*answer.notes, MAY_BE_NONE))
+        if question.asked == "mean" and interval.low <= limits[0]:
+            least = Note(f"it may be {limits[0]:g}, the least that is possible")
+            return replace(answer, notes=(*answer.notes, least))
         return answer
 
     def _unbounded(self, numbers: ValueRange) -> Note:
@@ -279,22 +292,24 @@ class MarginalAnswers:
             return GroupAnswer(interval=nobody, how="rule")
         return GroupAnswer(interval=None, notes=(_NO_SUCH,), how="rule")
 
-    def _all_meet(
-        self, conditions: list[Factor], group: list[Factor], *, with_gaps: bool = True
-    ) -> bool:
-        """Return whether rules forbid every record of a group that breaks a condition.
+    def _all_but(self, conditions: list[Factor], group: list[Factor]) -> tuple[Note, ...] | None:
+        """Return by which gaps alone a record of a group can break a condition; none where rules forbid every such record.
 
-        Without gaps, a record breaks it by a declared value alone, and not by a cell that is missing or not as declared.
+        None where a record can break it by a value: also by another value of a set.
         """
         group_codes = self._chosen(group)
+        notes = dict[Note, None]()
         for axis, codes in self._chosen([*conditions, *group]).items():
             all_codes = np.ones(len(codes), np.bool_)
             breaking_codes = group_codes.get(axis, all_codes) & ~codes
-            if not with_gaps:
-                breaking_codes[len(self.codes.domain.labels[axis]) :] = False
-            if self.rules.allow({**group_codes, axis: breaking_codes}):
-                return False
-        return True
+            if not self.rules.allow({**group_codes, axis: breaking_codes}):
+                continue
+            attribute = self.codes.configuration.attributes[axis]
+            breaking_codes[len(self.codes.domain.labels[axis]) :] = False
+            if attribute.of_set or self.rules.allow({**group_codes, axis: breaking_codes}):
+                return None
+            notes[_ALL_BUT_UNRELEASED if attribute.private else _ALL_BUT_GAPS] = None
+        return tuple(notes)
 
     def _possible_values(self, numbers: ValueRange, chosen: dict[int, Flags]) -> Flags:
         """Return which codes of a column of numbers a record with chosen codes may have."""

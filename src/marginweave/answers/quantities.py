@@ -30,6 +30,7 @@ Count = Callable[[Sequence[Factor], Reach], EstimateInterval]
 
 TOO_FEW = Note("too few records for their noise", unusable=True)
 SAYS_NOTHING = Note("it may be anything", unusable=True)
+MAY_BE_ZERO = Note("it may be 0", unusable=True)
 
 
 def share_of(
@@ -165,8 +166,9 @@ def sum_of(
         sds[2],
     )
     is_noise = abs(sums[2]) < noise[2]
-    note = Note(f"noise alone reaches {noise[2]:.0f}", unusable=True) if is_noise else None
-    return interval, note
+    if is_noise:
+        return interval, Note(f"noise alone reaches {noise[2]:.0f}", unusable=True)
+    return interval, MAY_BE_ZERO if least <= 0 <= most else None
 
 
 def _possible_sums(numbers: ValueRange, most_records: float) -> tuple[float, float]:
@@ -217,7 +219,7 @@ def sum_between(
     low = np.minimum(lows * fewest, lows * most).sum()
     high = np.maximum(highs * fewest, highs * most).sum()
     middle = _estimates(counts.values) @ numbers.middle[counts.codes]
-    note = Note("it may be 0", unusable=True) if low <= 0 <= high else None
+    note = MAY_BE_ZERO if low <= 0 <= high else None
     return EstimateInterval.around(float(middle), low, high), note
 
 

@@ -215,7 +215,7 @@ class _Rules:
         labels = labels_of(name, self.columns[name], values, self.missing(name))
         if isinstance(values, Condition):
             possible = labels if attribute.optional else _without_none(labels)
-            is_always = len(possible) == len(_possible_labels(attribute))
+            is_always = len(possible) == len(possible_labels(attribute))
             if attribute.private or is_always or not possible:
                 why = (
                     "has a private domain"
@@ -234,11 +234,11 @@ class _Rules:
     def _complement(self, part: Excluded) -> Excluded:
         """Return the attribute of `part` with all of its other labels."""
         place, labels = part
-        possible = _possible_labels(self.attributes[place])
+        possible = possible_labels(self.attributes[place])
         return place, tuple(label for label in possible if label not in labels)
 
 
-def _possible_labels(attribute: Attribute) -> tuple[str | None, ...]:
+def possible_labels(attribute: Attribute) -> tuple[str | None, ...]:
     """Return the labels of an attribute, and None where it can be missing."""
     return (*attribute.labels, None) if attribute.optional else attribute.labels
 
@@ -298,6 +298,18 @@ def _unfold(
     return itertools.product(*choices)
 
 
+def combinations_by_places(
+    boxes: Iterable[Forbidden],
+) -> dict[tuple[int, ...], set[tuple[str | None, ...]]]:
+    """Return the excluded combinations of labels by the attributes that they belong to, as `find_record` takes them."""
+    rules: defaultdict[tuple[int, ...], set[tuple[str | None, ...]]] = defaultdict(set)
+    for box in boxes:
+        places = tuple(sorted(place for place, _ in box))
+        for combination in _unfold(box):
+            rules[places].add(tuple(label for _, label in combination))
+    return dict(rules)
+
+
 def most_forbidden(forbidden: Iterable[Forbidden]) -> int:
     """Return the number of excluded combinations; a combination that several rules exclude counts several times."""
     total = 0
@@ -323,13 +335,10 @@ def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden
         for place, attribute in enumerate(attributes)
         if attribute.private or (attribute.optional and place not in needed)
     }
-    rules: defaultdict[tuple[int, ...], set[tuple[str | None, ...]]] = defaultdict(set)
-    for box in forbidden:
-        places = tuple(sorted(place for place, _ in box))
-        if escapes.isdisjoint(places):
-            for combination in _unfold(box):
-                rules[places].add(tuple(label for _, label in combination))
-    values = {place: _possible_labels(attributes[place]) for places in rules for place in places}
+    rules = combinations_by_places(
+        box for box in forbidden if escapes.isdisjoint(place for place, _ in box)
+    )
+    values = {place: possible_labels(attributes[place]) for places in rules for place in places}
     with suppress(UndecidedError):
         try:
             find_record(values, rules)

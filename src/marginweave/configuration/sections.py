@@ -37,6 +37,7 @@ from marginweave.configuration.methods import Aggregation, Synthesis
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.privacy import PrivacySettings
 from marginweave.configuration.rules.conditions import Condition, labels_of
+from marginweave.configuration.rules.repairs import repaired_columns
 from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
 from marginweave.texts.sentences import counts_sentence
@@ -306,6 +307,11 @@ class Sections(Execution):
                     names.append(name)
         return tuple(names)
 
+    @cached_property
+    def repaired_columns(self) -> tuple[str, ...]:
+        """Names of the columns in which a cell may have been changed because its row broke a rule of `structure`."""
+        return repaired_columns(self)
+
     def can_be_missing(self, column: str) -> bool:
         """Return whether the output can lack a value of `column`, from public facts alone."""
         rule = self.structure.rule_of(column) if self.structure else None
@@ -525,7 +531,7 @@ class Sections(Execution):
     @property
     def uncounted_words(self) -> str:
         """Words for the rest of the table, where numbers are of a part."""
-        is_changed = self.resize is not None or self.imputed_columns
+        is_changed = self.resize is not None or self.imputed_columns or self.repaired_columns
         return str(counts_sentence("of.more-or-fewer" if is_changed else "of.more"))
 
     def cuts_any(self, bounds: Mapping[int, int]) -> bool:
@@ -541,7 +547,9 @@ class Sections(Execution):
         cut = [words for name, words in self.cut_sets.items() if name in columns]
         imputed = [name for name in self.imputed_columns if name in columns]
         filled = str(counts_sentence("of.filled", columns=", ".join(imputed))) if imputed else None
-        bounded = _joined(self.privacy.counted_words, *cut, filled)
+        changed = [name for name in self.repaired_columns if name in columns]
+        mended = str(counts_sentence("of.mended", columns=", ".join(changed))) if changed else None
+        bounded = _joined(self.privacy.counted_words, *cut, filled, mended)
         if self.resize is None:
             return bounded
         key = "of.resized-part" if bounded else "of.resized"
@@ -554,6 +562,12 @@ class Sections(Execution):
         imputed = [name for name in self.imputed_columns if name in columns]
         if imputed:
             return f"cells of {', '.join(imputed)} without a value hold draws (impute)"
+        changed = [name for name in self.repaired_columns if name in columns]
+        if changed:
+            return f"rows that broke the rules of {', '.join(changed)} were changed before they were counted (structure)"
+        cut = [words for name, words in self.cut_sets.items() if name in columns]
+        if cut:
+            return f"{' and '.join(cut)} were counted (max_values)"
         return None
 
     @cached_property

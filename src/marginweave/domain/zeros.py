@@ -25,6 +25,7 @@ from marginweave.configuration.attributes import (
     forbidden_codes,
 )
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.repairs import enforced_rules, named_by
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
 from marginweave.domain.masks import Clique, Mask, NeverTogether, StructuralZeros
@@ -83,21 +84,6 @@ def counted_masks(configuration: Configuration, labels: Labels) -> tuple[Structu
     return (*masks, *implied_pairs(sizes, masks))
 
 
-def enforced_rules(configuration: Configuration) -> tuple[Forbidden, ...]:
-    """Return the rules that every row is changed to keep before it is counted: none on a private domain or a set of k-tuples.
-
-    Values of a private domain are known after rows were counted, and a row has several values of a set.
-    """
-    attributes = enumerate(configuration.attributes)
-    exempt = {j for j, attribute in attributes if attribute.private or attribute.is_set}
-    return tuple(rule for rule in configuration.forbidden if exempt.isdisjoint(_named(rule)))
-
-
-def _named(rule: Forbidden) -> list[int]:
-    """Return the attributes that a rule names."""
-    return [attribute for attribute, _ in rule]
-
-
 def rows_are_changed(configuration: Configuration) -> bool:
     """Return whether rows that break a declared rule are counted as rows that keep it."""
     structure = configuration.structure
@@ -112,10 +98,10 @@ def unenforced_columns(configuration: Configuration) -> tuple[str, ...]:
     """Return the columns because of which some rules change no row: private domains, and sets of k-tuples."""
     enforced: set[int] = set()
     for rule in enforced_rules(configuration):
-        enforced.update(_named(rule))
+        enforced.update(named_by(rule))
     unenforced: set[int] = set()
     for rule in configuration.forbidden:
-        unenforced.update(_named(rule))
+        unenforced.update(named_by(rule))
     unenforced -= enforced
     attributes = [configuration.attributes[j] for j in sorted(unenforced)]
     return tuple(a.name for a in attributes if a.private or a.is_set)

@@ -16,8 +16,8 @@ from marginweave.answers.tables import Part
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
+from marginweave.configuration.rules.repairs import enforced_rules
 from marginweave.configuration.values import listed
-from marginweave.domain.zeros import enforced_rules
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
 from marginweave.inference.modelled import check_sample, setting, subject_key

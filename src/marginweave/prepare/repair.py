@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -22,9 +20,10 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
+from marginweave.configuration.rules.repairs import enforced_rules, repair_order
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import StructuralZeros
-from marginweave.domain.zeros import broken_records, domain_sizes, enforced_rules, rule_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable, code_type
 
@@ -51,10 +50,10 @@ class _Part:
 class Repair:
     """The map of records, for one domain.
 
-    Attributes are decided in the order of the columns, but after those that decide on them (`_order`). A code remains if some
-    allowed record has it and the codes decided before. Else it becomes the code for "not applicable" where that is allowed,
-    the closest allowed code of a number or date, the missing code, or one that is allowed by chance, each with the same
-    probability. Rules that name a private domain or a set of k-tuples are left to the steps after counting
+    Attributes are decided in the order of the columns, but after those that decide on them (`repair_order`). A code remains if
+    some allowed record has it and the codes decided before. Else it becomes the code for "not applicable" where that is
+    allowed, the closest allowed code of a number or date, the missing code, or one that is allowed by chance, each with the
+    same probability. Rules that name a private domain or a set of k-tuples are left to the steps after counting
     (`enforced_rules`).
 
     A cell that is not as declared remains so, and the rules are kept by the other cells. A cell that is missing where a rule
@@ -73,7 +72,7 @@ class Repair:
         self._has_both_gaps = [j for j in self._undeclared if self._optional[j]]
         self._codes_elsewhere = _codes_elsewhere(configuration)
         masks = rule_masks(enforced_rules(configuration), attributes, labels)
-        order = _order(configuration)
+        order = repair_order(configuration)
         self._parts = []
         for part in tied_parts(mask.attributes for mask in masks):
             masks_of_part = tuple(mask for mask in masks if part.issuperset(mask.attributes))
@@ -352,29 +351,6 @@ def _is_only_ordered(configuration: Configuration, part: Collection[int]) -> boo
     columns = [configuration.columns.get(name) for name in names]
     are_binned = all(isinstance(column, BinnedColumn) for column in columns)
     return are_binned and names.isdisjoint(in_other_rules)
-
-
-def _order(configuration: Configuration) -> list[int]:
-    """Return the attributes as declared, but after those that rules put before them, unless these form a circle."""
-    structure = configuration.structure
-    ordered: list[int] = []
-    if structure is None:
-        return ordered
-    pairs: list[tuple[str, str]] = []
-    for applies in structure.applies or ():
-        pairs += itertools.product(applies.where, applies.columns)
-    for order in structure.ordered or ():
-        pairs += pairwise(order.columns)
-    pairs += [(rule.since, rule.column) for rule in structure.difference or ()]
-    before = defaultdict[str, set[str]](set)
-    for name, later in pairs:
-        before[later].add(name)
-    waiting = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
-    while waiting:
-        ready = [name for name in waiting if before[name].isdisjoint(waiting)]
-        name = ready[0] if ready else next(iter(waiting))
-        ordered.append(waiting.pop(name))
-    return ordered
 
 
 def _codes_elsewhere(configuration: Configuration) -> dict[int, list[int]]:

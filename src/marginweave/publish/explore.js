@@ -194,7 +194,7 @@ class Tables {
     const share = this.squares.share(records, group, this.lowered(whole.conditions) ? 0 : this.lowered(part.conditions));
     if (share !== undefined || !part.measured || !whole.measured) return share;
     const ends = between(this.joint(part), this.joint(whole));
-    return ends && { ...ends, gaps: this.squares.allMeet(records, group, false) };
+    return ends && { ...ends, but: this.squares.allBut(records, group) };
   }
 
   // A count with the ends of one of two intervals that hold together.
@@ -258,10 +258,13 @@ class Release {
 
   // Words for what counts of these conditions are of, where that is not the whole table as it is; else an empty text.
   countedWords(conditions) {
-    const { all, columns, cut, imputed, filled, and, resized, lengths, combinations } = this.about.counted;
+    const { all, columns, cut, imputed, filled, repaired, mended, and, resized, lengths, combinations } = this.about.counted;
     const asked = new Set(conditions.map(([attribute]) => columns[attribute]));
-    const drawn = imputed.filter((column) => asked.has(column));
-    const parts = [all, ...Object.entries(cut).filter(([column]) => asked.has(column)).map(([, words]) => words), drawn.length ? filled.replace("{columns}", drawn.join(", ")) : ""];
+    const among = (changed, words) => {
+      const names = changed.filter((column) => asked.has(column));
+      return names.length ? words.replace("{columns}", () => names.join(", ")) : "";
+    };
+    const parts = [all, ...Object.entries(cut).filter(([column]) => asked.has(column)).map(([, words]) => words), among(imputed, filled), among(repaired, mended)];
     const both = (words) => words.filter(Boolean).reduce((first, second) => (first ? and.replace("{first}", () => first).replace("{second}", () => second) : second), "");
     const part = both(parts);
     const table = resized ? (part ? resized[1].replace("{part}", () => part) : resized[0]) : part;

@@ -46,7 +46,7 @@ class Numbers {
     const [least, most] = this.limits;
     if (Number.isFinite(most - least) && answer.high - answer.low >= NOTHING * (most - least)) return { unknown: true };
     if (answer.low === -Infinity && answer.high === Infinity) return { unknown: true };
-    return { ...answer, measured: true };
+    return { ...answer, measured: true, least: q === undefined && answer.low <= least ? least : undefined };
   }
 
   // The numbers of possible codes, where tables tell these from the others; else all numbers.

@@ -50,7 +50,13 @@ function averageInWords(number, format) {
   if (!number.measured) return say("about", { number: format.format(number.estimate) });
   const [low, high] = [number.low, number.high].map((end) => (Number.isFinite(end) ? format.format(end) : null));
   const ends = high === null ? say("atLeast", { low }) : low === null ? say("atMost", { high }) : say("ends", { low, high });
-  return number.estimate === null ? ends : `${format.format(number.estimate)} (${ends})`;
+  if (number.estimate === null) return ends;
+  return [`${format.format(number.estimate)} (${ends})`, leastWords(number, format)].filter(Boolean).join("; ");
+}
+
+// Whether a mean may be as little as a mean can be.
+function leastWords({ least }, format) {
+  return least === undefined ? "" : say("averageLeast", { least: format.format(least) });
 }
 
 function formatOf([least, most]) {
@@ -71,6 +77,11 @@ function caution({ measured, nothing, estimate, low, high, variance = ((high - l
 function cautionOf({ count, share }, isShare) {
   const weak = caution(count);
   return weak || (isShare && share.measured && share.low <= 0 && share.high > 0 ? TEXT.zero : "");
+}
+
+// By which gaps alone some record is not in a share.
+function allButWords({ but }) {
+  return (but ?? []).map((key) => TEXT[key]).join("; ");
 }
 
 // Says, where it happens, why the count of a part can be above that of the whole.
@@ -342,7 +353,7 @@ class Line {
     this.reach.hidden = !one.measured;
     if (one.measured) place(this.reach, one.low, one.high, most);
     const weak = cautionOf(number, share);
-    this.weak.textContent = [weak, share && one.gaps ? TEXT.allButGaps : "", tied ? TEXT.tied : ""].filter(Boolean).join("; ");
+    this.weak.textContent = [weak, share ? allButWords(one) : "", tied ? TEXT.tied : ""].filter(Boolean).join("; ");
     this.compared({ ...one, weak }, other && { ...(share ? other.share : other.count), weak: cautionOf(other, share) }, most, share);
     this.extra("sources", state.sources && this.sources(number), this.button);
   }
@@ -784,7 +795,8 @@ class Average {
     const counted = release.countedWords([...page.first.conditions, [Number(number), []], ...(byName ? [[Number(by), []]] : [])]);
     const aside = page.first.pairs.some(([attribute]) => byName && attribute === Number(by)) ? say("averageAside", { column: byName }) : "";
     const sources = release.tuples ? TEXT.averageTuples : TEXT.averageHelp;
-    byId("average-note").textContent = [sources, aside, counted && `${say("averageCounted", { counted })}`, about.left_out && say("averageLeft", { words: about.left_out })].filter(Boolean).join(" ");
+    const clamped = average === "mean" && about.clamped ? say("averageClamped", { words: about.clamped }) : "";
+    byId("average-note").textContent = [sources, clamped, aside, counted && `${say("averageCounted", { counted })}`, about.left_out && say("averageLeft", { words: about.left_out })].filter(Boolean).join(" ");
   }
 
   // A cell: the number in words, over a line with its range.

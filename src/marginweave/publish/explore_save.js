@@ -70,7 +70,7 @@ function facts(page, { count, share }) {
   const { dataset, level } = page.release.about;
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
-    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [cautionOf({ count, share }, true), share.gaps ? TEXT.allButGaps : "", share.unknown ? inWords(share, true) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
+    share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [cautionOf({ count, share }, true), allButWords(share), share.unknown ? inWords(share, true) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
     page.release.countedWords(count.conditions),
   ];
 }
@@ -188,7 +188,7 @@ function saveAverages({ page, content }) {
   const rows = lines.flatMap(({ value, answers }) => answers.map((answer, i) => {
     const aside = selections[i].conditions.filter(([attribute]) => value === null || attribute !== Number(by));
     const { estimate, low, high } = answer.unknown ? {} : answer;
-    const note = answer.unknown || !Number.isFinite(low) || !Number.isFinite(high) ? averageInWords(answer, page.average.format) : "";
+    const note = answer.unknown || !Number.isFinite(low) || !Number.isFinite(high) ? averageInWords(answer, page.average.format) : leastWords(answer, page.average.format);
     return [value === null ? TEXT.averageAll : page.release.label(Number(by), value), named(page, aside), estimate, Number.isFinite(low) ? low : "", Number.isFinite(high) ? high : "", answer.measured ? TEXT.sourceMeasured : answer.unknown ? "" : TEXT.sourceRecords, answer.unknown || answer.measured ? note : "", dataset, byId("data").dataset.release, level, page.release.countedWords([...answer.conditions, [Number(number), []]])];
   }));
   const name = `${TEXT[average]} ${attributes[number].name}`;

@@ -100,7 +100,7 @@ class Rules {
 class Squares {
   constructor({ squares, rules, sizes, reach, attributes }, arrays) {
     this.sizes = sizes;
-    this.labels = attributes.map(({ labels }) => labels.length);
+    this.attributes = attributes;
     this.total = squares.total;
     this.laplace = squares.laplace;
     this.reaches = squares.reaches;
@@ -408,23 +408,31 @@ class Squares {
     for (const [axis, weights] of records) all.set(axis, group.has(axis) ? product(group.get(axis), weights) : weights);
     if (!this.rules.allow(this.chosen(group))) return { unknown: true, none: true };
     if (!this.rules.allow(this.chosen(all))) return { estimate: 0, low: 0, high: 0 };
-    if (this.allMeet(records, group, true)) return { estimate: 1, low: 1, high: 1 };
+    const but = this.allBut(records, group);
+    if (but?.length === 0) return { estimate: 1, low: 1, high: 1 };
     const solved = this.solve([all, group]);
     if (!solved.measured) return undefined;
     const [part, whole] = solved.values;
     const ends = this.ratioEnds(part, whole, solved.covariance(0, 0), solved.covariance(0, 1), solved.covariance(1, 1), 0, 1);
     const low = ends && lowered ? Math.max(ends[0] - lowered / Math.max(whole, 1), 0) : ends?.[0];
-    return ends && { estimate: clipped(part / whole, ...ends), low, high: ends[1], gaps: this.allMeet(records, group, false) };
+    return ends && { estimate: clipped(part / whole, ...ends), low, high: ends[1], but };
   }
 
-  // Whether rules forbid every record of a group that breaks a condition; without gaps, that breaks it by a declared value.
-  allMeet(records, group, gaps) {
+  // By which gaps alone a record of a group can break a condition: none where rules forbid every such record; null where it
+  // can by a value, also by another value of a set.
+  allBut(records, group) {
     const chosen = this.chosen(group);
-    return [...this.chosen(records)].every(([axis, codes]) => {
+    const but = new Set();
+    for (const [axis, codes] of this.chosen(records)) {
       const met = new Set(codes);
-      const breaking = (chosen.get(axis) ?? range(this.sizes[axis])).filter((code) => !met.has(code) && (gaps || code < this.labels[axis]));
-      return breaking.length === 0 || !this.rules.allow(new Map(chosen).set(axis, breaking));
-    });
+      const { labels, single, hidden } = this.attributes[axis];
+      const breaking = (chosen.get(axis) ?? range(this.sizes[axis])).filter((code) => !met.has(code));
+      const allowed = (some) => some.length > 0 && this.rules.allow(new Map(chosen).set(axis, some));
+      if (!allowed(breaking)) continue;
+      if (single || allowed(breaking.filter((code) => code < labels.length))) return null;
+      but.add(hidden ? "allButUnreleased" : "allButGaps");
+    }
+    return [...but];
   }
 
   // The ends of the ratio of two numbers between limits (`ratio_interval`); null if it has none.

@@ -127,6 +127,8 @@ def _attributes(
             "labels": list(labels),
             "set": code.ndim == 2,
             "width": math.prod(code.shape[1:]),
+            "single": attribute.of_set,
+            "hidden": attribute.private,
             "kind": column.type,
             "binned": isinstance(column, BinnedColumn),
             "about": column.description,
@@ -140,6 +142,7 @@ def _attributes(
             else _increasing(numbers.get(place)),
             "numbers": numbers.get(place),
             "left_out": left_out.get(attribute.name),
+            "clamped": str(next(iter(counted_codes.notes_on_bounds(place)), "")),
         }
 
 
@@ -184,6 +187,8 @@ def _counted_words(configuration: Configuration, bounds: Mapping[int, int]) -> d
         "cut": configuration.cut_sets,
         "imputed": list(imputed),
         "filled": str(counts_sentence("of.filled", columns="{columns}")),
+        "repaired": list(configuration.repaired_columns),
+        "mended": str(counts_sentence("of.mended", columns="{columns}")),
         "and": str(counts_sentence("of.and", first="{first}", second="{second}")),
         "resized": resized,
         "lengths": [

@@ -117,6 +117,7 @@ UNREAD: dict[str, Any] = {
     "columns__age__missing": [],
 }
 UNDECLARED = "(not as declared)"
+BEYOND = "counts numbers below 0 as 0 and above 100 as 100"
 
 
 @pytest.mark.parametrize(("found", "kept"), [(True, True), (True, False), (False, False)])
@@ -281,7 +282,8 @@ def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None
     words = "in the whole table about 20 % (19 to 21) of age were not among the declared values, and are left out"
     for asked in ({"mean": "age"}, {"sum": "age"}, {"quantile": "age:.9"}):
         (answer,) = ask(answers, **asked)
-        assert answer.flag == (words if found else "")
+        beyond = "" if "quantile" in asked else BEYOND
+        assert answer.flag == "; ".join(filter(None, (words if found else "", beyond)))
     for flag in (
         ask(answers, "age >= 30")[0].flag,
         ask(answers, "age >= 30", share=True)[0].flag,
@@ -567,7 +569,8 @@ def test_a_mean_of_nobody_is_an_empty_line_and_no_refusal(
     query("release", where=["region = north", "age >= 50"], mean="age", as_csv=True)
     assert (
         capsys.readouterr().out.splitlines()[1]
-        == "mean age,,,,,,table,rule,a rule allows no such record"
+        == 'mean age,,,,,,"records of which those that broke the rules of region, age were changed",rule,'
+        "a rule allows no such record"
     )
 
 
@@ -631,7 +634,7 @@ def test_a_mean_and_a_sum_beside_merged_values_lie_between_bounds(sd: float) -> 
             covered.append(
                 found.low <= truths(edges[ages]) and truths(edges[ages + 1]) <= found.high
             )
-            answered += found.estimate is not None and not found.flag
+            answered += found.estimate is not None and not found.unusable
     assert sum(covered) >= 12
     assert answered >= 4
 
@@ -780,6 +783,70 @@ def test_an_answer_of_some_values_of_each_cell_says_so(method: str) -> None:
     )
     assert all(codes.about("table", [places[name]]).is_table for name in ("sex", "tests"))
     assert config.counted_words == "at most 2 values of signs in each cell"
+
+
+IMPUTED: dict[str, Any] = {
+    "columns__age__impute": {"distribution": "gaussian", "mean": 40, "deviation": 5},
+    "columns__grade__impute": {"distribution": "uniform"},
+}
+CUT: dict[str, Any] = {"columns__signs": {**SIGNS, "max_values": 2}}
+RULED: dict[str, Any] = {"structure": {"forbidden": [{"sex": "m", "grade": 7}]}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "question", "words"),
+    [
+        (IMPUTED, {"mean": "age"}, "records with draws for cells of age without a value"),
+        (IMPUTED, {"median": "age"}, "records with draws for cells of age without a value"),
+        (IMPUTED, {"by": ["grade"]}, "records with draws for cells of grade without a value"),
+        (RULED, {"mean": "grade"}, "records of which those that broke the rules of grade were changed"),
+        (RULED, {"where": {"grade": ["7"]}, "share": True},
+         "records of which those that broke the rules of grade were changed"),
+        (CUT, {"where": {"signs": ["x"]}, "share": True}, "at most 2 values of signs in each cell"),
+    ],
+)  # fmt: skip
+def test_rows_that_were_changed_are_not_called_the_table_and_no_sample(
+    changes: dict[str, Any], question: dict[str, Any], words: str
+) -> None:
+    """Whatever was drawn, mended or cut in a column that is asked for, also as the number, or as that of the groups."""
+    answers, _ = opened(changes, CLIQUES)
+    assert {one.of for one in ask(answers, **question)} == {words}
+    assert all(one.about.is_table for one in ask(answers, "sex = m"))
+    if "by" not in question:
+        assert ask(answers, "sex = m", share=True, of="population")[0].level == 0.95
+        with pytest.raises(InputError, match="no answer of the population is possible"):
+            ask(answers, **question, of="population")
+
+
+def test_a_share_says_that_all_meet_it_only_where_gaps_alone_do_not() -> None:
+    """Records without a value of a set have others; of a private domain they have values that were not released."""
+    answers, _ = opened({"columns__signs": {**SIGNS, "max_values": 3}}, CLIQUES)
+    for where in (["signs = x"], ["signs = x", "sex = f"]):
+        assert "all, but" not in ask(answers, *where, share=True)[0].flag
+    (grades,) = ask(answers, "grade >= 1", share=True)
+    assert grades.flag == "all, but for cells that are missing or not as declared"
+    place = answers.codes.domain.names.index("region")
+    declared = list(answers.codes.configuration.attributes)
+    declared[place] = replace(declared[place], private=True)
+    config = answers.codes.configuration._with_cached(attributes=tuple(declared))
+    hidden = replace(answers, codes=replace(answers.codes, configuration=config))
+    chosen = (place, np.array([1.0, 1.0, 1.0, 0.0]))
+    question = read_question({"where": {"sex": ["f"]}, "share": True})
+    answer = hidden.answer_group(question, [chosen], [], None)
+    assert [str(note) for note in answer.notes] == ["all, but for values that were not released"]
+
+
+def test_a_mean_or_a_sum_that_is_wherever_bins_let_it_be_is_flagged() -> None:
+    """Where nearly all records are in the first bin, from 0 on: no noise is in the way, and nothing else is known."""
+    age = {"type": "number", "bounds": [0, 1000], "bins": [0, 900, 1000], "decimals": 0}
+    answers, _ = opened({"columns__age": age}, CLIQUES)
+    (mean,), (total,) = (ask(answers, "age < 900", **{asked: "age"}) for asked in ("mean", "sum"))
+    assert (mean.low, total.low) == (0, 0)
+    assert "it may be 0, the least that is possible" in mean.flag
+    assert "do not use: it may be 0" in total.flag
+    (mean,), (total,) = (ask(answers, **{asked: "age"}) for asked in ("mean", "sum"))
+    assert min(mean.low, total.low) > 0
+    assert mean.flag == total.flag == "counts numbers below 0 as 0 and above 1000 as 1000"
 
 
 @pytest.mark.parametrize("text", ["(not released)", ""])
