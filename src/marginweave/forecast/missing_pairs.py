@@ -217,14 +217,13 @@ def population_forecast(configuration: Configuration) -> list[Sentence]:
     """Return what the release will not say of a population, as far as the configuration tells; nothing for a plain sample."""
     attributes = configuration.attributes
     reason = configuration.not_a_sample({attribute.column for attribute in attributes})
-    if reason is not None:
-        return [plan_sentence("population.no-sample", reason=reason)]
+    sentences = [] if reason is None else [plan_sentence("population.no-sample", reason=reason)]
     settings = configuration.marginals
     if settings is not None and settings.selects(len(attributes)):
-        return [plan_sentence("population.chosen")]
-    if settings is not None and settings.least_records is not None:
-        return [plan_sentence("population.few", least=settings.least_records)]
-    return []
+        sentences.append(plan_sentence("population.chosen"))
+    elif settings is not None and settings.least_records is not None:
+        sentences.append(plan_sentence("population.few", least=settings.least_records))
+    return sentences
 
 
 def enough_for(configuration: Configuration, pairs: MissingPairs) -> Sentence | None:

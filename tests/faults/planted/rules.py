@@ -25,7 +25,7 @@ FAULTS = (
     ),
     Fault(
         name="the last column of a rule wins",
-        file="src/marginweave/prepare/repair.py",
+        file="src/marginweave/configuration/rules/repairs.py",
         text="before[later].add(name)",
         instead="before[name].add(later)",
         killed_by=(f"{_RULES}::test_the_first_column_of_a_rule_wins",),
