@@ -67,7 +67,10 @@ def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
     """Answers beside a model in which nothing depends."""
     modelled = _model(squares, spread=lambda: spread)
     labels = (("no", "yes"),) * len(squares.measured.sizes)
-    codes = SimpleNamespace(domain=SimpleNamespace(labels=labels))
+    attributes = [SimpleNamespace(of_set=False, private=False)] * len(labels)
+    codes = SimpleNamespace(
+        domain=SimpleNamespace(labels=labels), configuration=SimpleNamespace(attributes=attributes)
+    )
     return MarginalAnswers(
         squares=squares, codes=cast("Any", codes), measured_together=(), model=lambda: modelled
     )

@@ -64,7 +64,10 @@ def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
         ),
     )
     labels = [tuple(map(str, range(size))) for size in SIZES]  # no column has a gap
-    codes = SimpleNamespace(domain=SimpleNamespace(labels=labels))
+    attributes = [SimpleNamespace(of_set=False, private=False)] * len(labels)
+    codes = SimpleNamespace(
+        domain=SimpleNamespace(labels=labels), configuration=SimpleNamespace(attributes=attributes)
+    )
     return MarginalAnswers(
         squares=squares, codes=cast("Any", codes), measured_together=(), model=lambda: modelled
     )
