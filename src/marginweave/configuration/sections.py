@@ -37,7 +37,11 @@ from marginweave.configuration.methods import Aggregation, Synthesis
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.privacy import PrivacySettings
 from marginweave.configuration.rules.conditions import Condition, labels_of
-from marginweave.configuration.rules.repairs import repaired_columns
+from marginweave.configuration.rules.repairs import (
+    enforced_rules,
+    repair_order,
+    repaired_attributes,
+)
 from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
 from marginweave.texts.sentences import counts_sentence
@@ -310,7 +314,22 @@ class Sections(Execution):
     @cached_property
     def repaired_columns(self) -> tuple[str, ...]:
         """Names of the columns in which a cell may have been changed because its row broke a rule of `structure`."""
-        return repaired_columns(self)
+        structure = self.structure
+        if structure is None or not structure.can_be_broken:
+            return ()  # a set that is never empty (`empty_sets`) is refused, and changes no row
+        rules = enforced_rules(self.excluded_by(structure), self.attributes)
+        changed = repaired_attributes(rules, self.repair_order, self.attributes, self.undeclared)
+        return tuple(dict.fromkeys(self.attributes[j].column for j in sorted(changed)))
+
+    @property
+    def enforced_rules(self) -> tuple[Forbidden, ...]:
+        """Rules that every row is changed to keep before it is counted: none on a private domain or a set of k-tuples."""
+        return enforced_rules(self.forbidden, self.attributes)
+
+    @property
+    def repair_order(self) -> list[int]:
+        """Attributes in the order in which a repair decides their codes."""
+        return repair_order(self.structure, self.attributes)
 
     def can_be_missing(self, column: str) -> bool:
         """Return whether the output can lack a value of `column`, from public facts alone."""

@@ -25,7 +25,7 @@ from marginweave.configuration.attributes import (
     forbidden_codes,
 )
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.repairs import enforced_rules, named_by
+from marginweave.configuration.rules.repairs import named_by
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
 from marginweave.domain.masks import Clique, Mask, NeverTogether, StructuralZeros
@@ -80,7 +80,7 @@ def counted_masks(configuration: Configuration, labels: Labels) -> tuple[Structu
     """
     attributes = configuration.attributes
     sizes = domain_sizes(attributes, labels)
-    masks = rule_masks(enforced_rules(configuration), attributes, labels)
+    masks = rule_masks(configuration.enforced_rules, attributes, labels)
     return (*masks, *implied_pairs(sizes, masks))
 
 
@@ -90,14 +90,14 @@ def rows_are_changed(configuration: Configuration) -> bool:
     if structure is None or not structure.can_be_broken:
         return False
     rules = configuration.excluded_by(structure)
-    enforced = enforced_rules(configuration)
+    enforced = configuration.enforced_rules
     return not rules or any(rule in enforced for rule in rules)
 
 
 def unenforced_columns(configuration: Configuration) -> tuple[str, ...]:
     """Return the columns because of which some rules change no row: private domains, and sets of k-tuples."""
     enforced: set[int] = set()
-    for rule in enforced_rules(configuration):
+    for rule in configuration.enforced_rules:
         enforced.update(named_by(rule))
     unenforced: set[int] = set()
     for rule in configuration.forbidden:
@@ -113,7 +113,7 @@ def synthetic_only(configuration: Configuration, labels: Labels) -> frozenset[Cl
     DP: arithmetic on public or released labels.
     """
     attributes = configuration.attributes
-    enforced = enforced_rules(configuration)
+    enforced = configuration.enforced_rules
     unenforced = [rule for rule in configuration.forbidden if rule not in enforced]
     cliques: set[Clique] = set()
     for box in forbidden_codes(unenforced, labels):
@@ -154,7 +154,7 @@ def never_counted(configuration: Configuration, labels: Labels) -> tuple[Forbidd
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
     """
     counted = configuration.with_undeclared(configuration.undeclared)
-    return _listed(counted, labels, enforced_rules(counted))
+    return _listed(counted, labels, counted.enforced_rules)
 
 
 def uncounted_codes(configuration: Configuration, labels: Labels) -> tuple[ForbiddenCodes, ...]:

@@ -16,7 +16,6 @@ from marginweave.answers.tables import Part
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
-from marginweave.configuration.rules.repairs import enforced_rules
 from marginweave.configuration.values import listed
 from marginweave.evaluate.association_noise import Dependence, dependence
 from marginweave.inference.answers import Answers
@@ -172,7 +171,7 @@ def _places(answers: Answers, columns: Sequence[str]) -> list[int]:
 def _are_excluded(answers: Answers, places: Sequence[int]) -> bool:
     """Return whether rules exclude some combinations of the values of both columns in what was counted."""
     codes = answers.codes
-    for box in forbidden_codes(enforced_rules(codes.configuration), codes.domain.labels):
+    for box in forbidden_codes(codes.configuration.enforced_rules, codes.domain.labels):
         if {place for place, _ in box} == set(places):
             return True
     return False

@@ -20,7 +20,6 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
-from marginweave.configuration.rules.repairs import enforced_rules, repair_order
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import StructuralZeros
 from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
@@ -71,8 +70,8 @@ class Repair:
         # codes for missing and for undeclared cells
         self._has_both_gaps = [j for j in self._undeclared if self._optional[j]]
         self._codes_elsewhere = _codes_elsewhere(configuration)
-        masks = rule_masks(enforced_rules(configuration), attributes, labels)
-        order = repair_order(configuration)
+        masks = rule_masks(configuration.enforced_rules, attributes, labels)
+        order = configuration.repair_order
         self._parts = []
         for part in tied_parts(mask.attributes for mask in masks):
             masks_of_part = tuple(mask for mask in masks if part.issuperset(mask.attributes))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from marginweave.configuration.attributes import (
+    Attribute,
     Forbidden,
     combinations_by_places,
     most_forbidden,
@@ -20,22 +20,22 @@ from marginweave.configuration.rules.record_search import (
     find_record,
     tied_parts,
 )
-
-if TYPE_CHECKING:
-    from marginweave.configuration.sections import Sections
+from marginweave.configuration.rules.structure import Structure
 
 _MOST_TRIED = 5_000_000
 """Values of an attribute times combinations that rules exclude; where there are more, it may be any value that is lost."""
 
 
-def enforced_rules(configuration: Sections) -> tuple[Forbidden, ...]:
+def enforced_rules(
+    forbidden: Iterable[Forbidden], attributes: Sequence[Attribute]
+) -> tuple[Forbidden, ...]:
     """Return the rules that every row is changed to keep before it is counted: none on a private domain or a set of k-tuples.
 
     Values of a private domain are known after rows were counted, and a row has several values of a set.
     """
-    attributes = enumerate(configuration.attributes)
-    exempt = {j for j, attribute in attributes if attribute.private or attribute.is_set}
-    return tuple(rule for rule in configuration.forbidden if exempt.isdisjoint(named_by(rule)))
+    places = enumerate(attributes)
+    exempt = {j for j, attribute in places if attribute.private or attribute.is_set}
+    return tuple(rule for rule in forbidden if exempt.isdisjoint(named_by(rule)))
 
 
 def named_by(rule: Forbidden) -> list[int]:
@@ -43,9 +43,8 @@ def named_by(rule: Forbidden) -> list[int]:
     return [attribute for attribute, _ in rule]
 
 
-def repair_order(configuration: Sections) -> list[int]:
+def repair_order(structure: Structure | None, attributes: Sequence[Attribute]) -> list[int]:
     """Return the attributes as declared, but after those that rules put before them, unless these form a circle."""
-    structure = configuration.structure
     ordered: list[int] = []
     if structure is None:
         return ordered
@@ -58,7 +57,7 @@ def repair_order(configuration: Sections) -> list[int]:
     before = defaultdict[str, set[str]](set)
     for name, later in pairs:
         before[later].add(name)
-    waiting = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    waiting = {attribute.name: j for j, attribute in enumerate(attributes)}
     while waiting:
         ready = [name for name in waiting if before[name].isdisjoint(waiting)]
         name = ready[0] if ready else next(iter(waiting))
@@ -66,37 +65,41 @@ def repair_order(configuration: Sections) -> list[int]:
     return ordered
 
 
-def repaired_columns(configuration: Sections) -> tuple[str, ...]:
-    """Return the columns whose cells a repair of rows may change, in the order of the columns.
+def repaired_attributes(
+    rules: Sequence[Forbidden],
+    order: Sequence[int],
+    attributes: Sequence[Attribute],
+    undeclared: Collection[str],
+) -> set[int]:
+    """Return the attributes whose cells a repair of rows by these rules may change; it decides them in this `order`.
 
     Of attributes that rules tie together, the one that is decided first keeps its code where each of its codes is in a record
-    that keeps the rules; all others may lose theirs. A set that is never empty (`empty_sets`) changes no row: it is refused.
+    that keeps the rules; all others may lose theirs. `undeclared` names those that may have cells that are not as declared.
     """
-    structure = configuration.structure
-    if structure is None or not structure.can_be_broken:
-        return ()
-    declared = set(configuration.excluded_by(structure))
-    rules = [rule for rule in enforced_rules(configuration) if rule in declared]
-    order = repair_order(configuration)
     changed: set[int] = set()
     for part in tied_parts([named_by(rule) for rule in rules]):
         first = min(part, key=order.index)
         rules_of_part = [rule for rule in rules if not part.isdisjoint(named_by(rule))]
-        changed |= part if _may_lose(configuration, first, rules_of_part) else part - {first}
-    return tuple(dict.fromkeys(configuration.attributes[j].column for j in sorted(changed)))
+        may_lose = _may_lose(first, rules_of_part, attributes, undeclared)
+        changed |= part if may_lose else part - {first}
+    return changed
 
 
-def _may_lose(configuration: Sections, first: int, rules: Sequence[Forbidden]) -> bool:
+def _may_lose(
+    first: int,
+    rules: Sequence[Forbidden],
+    attributes: Sequence[Attribute],
+    undeclared: Collection[str],
+) -> bool:
     """Return whether the attribute that is decided first may lose its code; True where that takes long to find out.
 
     A cell of another attribute that is not as declared remains so. A rule can be against it if no cell can be declared
     missing: then both are the same code.
     """
-    attributes = configuration.attributes
     for rule in rules:
         for place, labels in rule:
             attribute = attributes[place]
-            is_same = attribute.name in configuration.undeclared and not attribute.optional
+            is_same = attribute.name in undeclared and not attribute.optional
             if is_same and None in labels:
                 return True
     values = {place: possible_labels(attributes[place]) for rule in rules for place, _ in rule}
