@@ -183,6 +183,7 @@ def report(
     comparison = compare_with(home, released, against, to)
     if as_json:
         facts = {
+            "prepared": str(comparison.prepared or ""),
             "verdict": str(comparison.verdict),
             "backwards": str(comparison.backwards or ""),
             "totals": str(comparison.totals),
@@ -190,13 +191,15 @@ def report(
             "false_alarm": FALSE_ALARM,
             "changed": [asdict(change) for change in comparison.changed],
             "changed_pairs": [asdict(change) for change in comparison.changed_pairs],
+            "differing": [asdict(change) for change in comparison.differing],
+            "differing_pairs": [asdict(change) for change in comparison.differing_pairs],
         }
         print_json(facts)
         return
-    _print_comparison(comparison, FALSE_ALARM, to)
+    _print_comparison(comparison, to)
 
 
-def _print_comparison(comparison: ReleaseComparison, false_alarm: float, to: Path | None) -> None:
+def _print_comparison(comparison: ReleaseComparison, to: Path | None) -> None:
     """Print verdict, totals and the largest changes, and the page that was written to the folder `to`."""
     from marginweave.texts.sentences import report_sentence
 
@@ -208,13 +211,13 @@ def _print_comparison(comparison: ReleaseComparison, false_alarm: float, to: Pat
     ):
         if line:
             out.print(str(line))
-    changes = (*comparison.changed, *comparison.changed_pairs)
+    changes = (*comparison.differing, *comparison.differing_pairs)
     for change in changes[:_MOST_SHOWN]:
         out.print(f"  {printable(str(change.sentence))}")
     not_shown = len(changes) - _MOST_SHOWN
     if not_shown > 0:
         out.print(f"  {report_sentence('change.further', number=not_shown)}")
-    out.print(str(report_sentence("change.false-alarm", percent=100 * false_alarm)))
+    out.print(str(comparison.false_alarm_sentence))
     if to is not None:
         out.print(str(report_sentence("change.written", file=str(to / "comparison.html"))))
 

@@ -251,3 +251,42 @@ def test_other_values_are_not_compared_and_other_datasets_are_refused() -> None:
     elsewhere = replace(before, statement=before.statement.model_copy(update={"dataset": "visits"}))
     with pytest.raises(InputError, match="must name a release of people; it is one of visits"):
         compare_releases(elsewhere, after)
+
+
+_RULE = {"structure__forbidden": [{"c0": "v0", "c1": ["v7"]}]}
+_WAYS: dict[str, tuple[dict[str, Any], str]] = {
+    "a rule more": (_RULE, "the rules between columns"),
+    "other rows of a subject": (UNIT, "how many rows are counted of each"),
+    "another reading": ({"columns__c1__impute": {"distribution": "uniform"}}, "declared of 'c1'"),
+    "other missing texts": ({"missing": ["v"]}, "declared of 'c0', 'c1', 'c2'"),
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_nothing_is_called_changed_where_rows_were_prepared_in_different_ways(way: str) -> None:
+    rng, counts = np.random.default_rng(16), truth()
+    other = {**counts, (1,): counts[1,] + 300}
+    changes, part = _WAYS[way]
+    aggregate = {"method": "marginals", "cliques": {"all": 2}}
+    prepared = configuration(**{"columns": COLUMNS, "aggregate": aggregate, **changes})
+    before = marginals_of(rng, counts)
+    after = replace(marginals_of(rng, other), configuration=prepared)
+    found = compare_releases(before, after)
+    assert found.differing
+    assert found.changed == found.changed_pairs == ()
+    assert part in str(found.prepared)
+    assert str(found.verdict).startswith(str(found.prepared))
+    assert "changed" not in f"{found.verdict}{found.false_alarm_sentence}"
+    page = render_comparison(found, before, after).decode()
+    assert page.index("prepared in different ways") < page.index("Values that differ")
+    assert "has changed" not in page
+
+
+def test_words_for_readers_and_columns_that_are_not_compared_are_no_other_preparation() -> None:
+    rng, counts = np.random.default_rng(17), truth()
+    columns = {**COLUMNS, "c1": {**COLUMNS["c1"], "label": "Place", "titles": {"v7": "Bern"}}}
+    columns["c0"] = {"type": "category", "values": ["v0", "v1"], "description": "a place"}
+    before = tuples_of(rng, counts)
+    other = configuration(columns=columns, aggregate__method="k-tuples")
+    found = compare_releases(before, replace(tuples_of(rng, counts), configuration=other))
+    assert found.prepared is None

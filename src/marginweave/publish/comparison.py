@@ -35,6 +35,7 @@ from marginweave.observations.tables import Marginals
 from marginweave.prepare.chance import Chance, chance_before_counting
 from marginweave.publish.best import tuple_intervals
 from marginweave.publish.conclusions import combination_sentence, value_sentence
+from marginweave.publish.preparation_words import preparation_differences
 from marginweave.publish.reader import PublishedRelease, titled_labels
 from marginweave.publish.templates import render
 from marginweave.released.statement import PrivacyStatement
@@ -112,7 +113,8 @@ class ReleaseComparison:
 
     `apart` are columns that are in one release only, or that have different values in the two. `backwards` says so if the
     second release was made before the first; otherwise it is None. `drawn` lists what chance decided in either release before
-    rows were counted.
+    rows were counted. `prepared` says in what the preparation of the rows differs, so that no difference is called a change of
+    the table; None where it does not.
     """
 
     total: Change
@@ -121,15 +123,26 @@ class ReleaseComparison:
     apart: tuple[str, ...]
     backwards: Sentence | None
     drawn: tuple[str, ...] = ()
+    prepared: Sentence | None = None
 
     @property
     def changed(self) -> tuple[Change, ...]:
-        """Single values that changed beyond noise, the largest change first."""
+        """Single values that changed beyond noise, the largest change first; none where `prepared` says why."""
+        return () if self.prepared else self.differing
+
+    @property
+    def differing(self) -> tuple[Change, ...]:
+        """Single values that differ beyond noise, for whatever reason."""
         return _beyond_noise(self.values)
 
     @property
     def changed_pairs(self) -> tuple[Change, ...]:
-        """Pairs of values that changed beyond noise, the largest change first."""
+        """Pairs of values that changed beyond noise, as `changed`."""
+        return () if self.prepared else self.differing_pairs
+
+    @property
+    def differing_pairs(self) -> tuple[Change, ...]:
+        """Pairs of values that differ beyond noise, for whatever reason."""
         return _beyond_noise(self.pairs)
 
     @property
@@ -150,20 +163,27 @@ class ReleaseComparison:
     @property
     def verdict(self) -> Sentence:
         """Outcome in a sentence."""
-        values = len(self.changed)
-        pairs = len(self.changed_pairs)
-        if not values and not pairs:
+        values = len(self.differing)
+        pairs = len(self.differing_pairs)
+        if not values and not pairs and self.prepared is None:
             return report_sentence(
                 "change.records" if self.total.is_beyond_noise else "change.none"
             )
         return report_sentence(
-            "change.values",
+            "change.differ" if self.prepared else "change.values",
+            prepared=self.prepared or "",
             values=values,
             all_values=len(self.values),
             explained=report_sentence("change.noise-and-choices" if self.drawn else "change.noise"),
             pairs=pairs,
             all_pairs=len(self.pairs),
         )
+
+    @property
+    def false_alarm_sentence(self) -> Sentence:
+        """A sentence on how often chance alone names anything."""
+        key = "change.false-difference" if self.prepared else "change.false-alarm"
+        return report_sentence(key, percent=100 * FALSE_ALARM)
 
 
 def compare_releases(before: PublishedRelease, after: PublishedRelease) -> ReleaseComparison:
@@ -201,6 +221,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
         apart=tuple(names.get(name, name) for name in apart),
         backwards=_backwards(before.statement, after.statement),
         drawn=tuple(dict.fromkeys(drawn)),
+        prepared=_prepared(before, after, shared),
     )
 
 
@@ -221,6 +242,15 @@ def _refuse_incomparable(before: PrivacyStatement, after: PrivacyStatement) -> N
         )
     if before.release == after.release:
         raise InputError("--against must name another release than RUN")
+
+
+def _prepared(
+    before: PublishedRelease, after: PublishedRelease, shared: _SharedLabels
+) -> Sentence | None:
+    """Return a sentence if the rows of two releases were prepared in different ways; otherwise None."""
+    facts = [(release.configuration, release.statement) for release in (before, after)]
+    parts = [str(part) for part in preparation_differences(facts[0], facts[1], shared)]
+    return report_sentence("prepared.differs", parts="; ".join(parts)) if parts else None
 
 
 def _shared_labels(before: PublishedRelease, after: PublishedRelease) -> dict[str, tuple[str, ...]]:

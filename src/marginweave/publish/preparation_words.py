@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from marginweave.configuration.columns import DateColumn, MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
+from marginweave.released.statement import PrivacyStatement
 from marginweave.texts.sentences import Sentence, report_sentence
 
 Bounds = Mapping[str, tuple[float, float]]
+
+# Keys of a column that change no row: words for readers, what the records are drawn by, and who has confirmed the column.
+_FOR_READERS = {"confirm", "public", "label", "description", "titles", "draw"}
 
 
 def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[Sentence]:
@@ -24,6 +29,63 @@ def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[
         *_private_bounds(bounds),
         *_resize(configuration),
     ]
+
+
+def preparation_differences(
+    before: tuple[Configuration, PrivacyStatement],
+    after: tuple[Configuration, PrivacyStatement],
+    shared: Collection[str],
+) -> Iterator[Sentence]:
+    """Yield in what the preparation of two tables differs, a part of a sentence each: units, rules, columns, bounds.
+
+    `shared` are the attributes whose counts are compared: the declaration of another column changes none of these.
+    """
+    first, second = before[0], after[0]
+    if list(_unit(first)) != list(_unit(second)):
+        yield report_sentence("prepared.unit")
+    if _rules_of_rows(first) != _rules_of_rows(second):
+        yield report_sentence("prepared.rules")
+    columns = sorted({a.column for a in second.attributes if a.name in shared})
+    facts = [
+        {name: _reading(configuration, statement, name) for name in columns}
+        for configuration, statement in (before, after)
+    ]
+    other = [name for name in columns if facts[0][name] != facts[1][name]]
+    if other:
+        yield report_sentence("prepared.columns", columns=_quoted(other))
+    if _bounds_that_cut(*before) != _bounds_that_cut(*after):
+        yield report_sentence("prepared.bounds")
+
+
+def _rules_of_rows(configuration: Configuration) -> Any:
+    """Return the rules that may change rows, and the columns because of which some change none.
+
+    A `determined` column is in no counted row, and neither is a sum.
+    """
+    structure = configuration.structure
+    if structure is None:
+        return None
+    rules = structure.model_dump(mode="json", exclude_none=True, exclude={"determined", "sum"})
+    return (rules, unenforced_columns(configuration)) if rules else None
+
+
+def _reading(configuration: Configuration, statement: PrivacyStatement, name: str) -> Any:
+    """Return what decides how cells of a column are read: its declaration, missing texts, type and released bounds."""
+    column = configuration.columns.get(name)
+    if not isinstance(column, MeasuredColumn):
+        return None
+    return (
+        column.model_dump(mode="json", exclude_none=True, exclude=_FOR_READERS),
+        configuration.missing_texts(name),
+        "tz=" in (statement.types or {}).get(name, ""),
+        statement.bounds.get(name),
+    )
+
+
+def _bounds_that_cut(configuration: Configuration, statement: PrivacyStatement) -> dict[int, int]:
+    """Return how many combinations are counted of a record, for the lengths of which it may hold more."""
+    bounds = statement.bounds_of_lengths
+    return {length: most for length, most in bounds.items() if configuration.is_cut(length, most)}
 
 
 def _private_bounds(bounds: Bounds) -> Iterator[Sentence]:
