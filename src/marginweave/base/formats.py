@@ -12,9 +12,10 @@ STATEMENT_FORMAT = 3
 LAST_READER = "marginweave 0.2.0 (commit b410c4f6)"
 
 ACCOUNT_MEANING = (
-    "The cap is the bound: everything that is ever released under this account is, all together, differentially private with "
-    "the epsilon and delta of the cap, however the budgets of later releases were chosen. The total is no such bound where "
-    "budgets were chosen in view of earlier results. It counts all that unpublished releases had reserved, whatever they gave "
+    "As long as the cap is not raised it is the bound: everything that is released under this account is, all together, "
+    "differentially private with the epsilon and delta of the cap, however the budgets of later releases were chosen. The "
+    "ledger and the account.json of every later release show a cap that was changed. The total is no such bound where budgets "
+    "were chosen in view of earlier results. It counts all that unpublished releases had reserved, whatever they gave "
     "back, so it can be more than the cap."
 )
 CAP_WAS_LOWERED = (

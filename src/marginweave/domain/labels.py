@@ -101,8 +101,11 @@ class UncountedRows:
 
     @property
     def found(self) -> bool:
-        """True if there are more such rows than noise explains."""
-        return self.subjects_ends[0] > 0 or self.rows_ends[0] > 0
+        """True if more subjects have such rows than noise explains.
+
+        `most` times their number is at least `rows`, and has the same noise: rows that are found without subjects are noise.
+        """
+        return self.subjects_ends[0] > 0
 
     def sentence(
         self,
@@ -137,7 +140,8 @@ class UncountedRows:
 
         `records` is the number of counted records, `deviation` the standard deviation of its noise. Of x rows beyond the cap
         and n counted ones the share is x / (x + n), by the ratio x / n and its lower end. Each subject that has more rows has
-        one beyond the cap at least, so x is no less than their number: at 95 % where that decides, as two ends are compared.
+        one beyond the cap at least, so x is no less than their number: at 95 % where that decides, as two ends are compared. It
+        adds at most `most` of those that x counts.
         """
         counted = max(records, 1.0)
         half = float(self.rows_ends[1] - self.rows)
@@ -146,7 +150,8 @@ class UncountedRows:
         if self.rows_ends[0]:
             low, _ = ratio_ends(self.rows, half, counted, of_records)
         low = max(low, self.subjects_ends[0] / (counted + _TWO_SIDED * deviation))
-        about = max(self.rows, self.subjects) / counted
+        about = min(max(self.rows, self.subjects), self.most * self.subjects) / counted
+        low = min(low, about)
         return about / (1 + about), low / (1 + low)
 
 

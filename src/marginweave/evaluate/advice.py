@@ -21,7 +21,7 @@ from marginweave.texts.sentences import Sentence, Share, verdict_sentence
 # The L1 norm of the noise of n cells with standard deviation s has the standard deviation sqrt(1 - 2/pi) sqrt(n) s. It
 # is more than four of these above its mean in one of 30,000 releases.
 _NORM_VARIANCE = 1 - 2 / math.pi
-_NORM_DEVIATIONS = 4
+_DEVIATIONS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def known_apart(
 ) -> dict[Names, float]:
     """Return, for sets with known counts, the share of records that would have to change to agree with the noisy counts.
 
-    Sets are left out where noise explains the distance (`_NORM_DEVIATIONS`).
+    Sets are left out where noise explains the distance (`_DEVIATIONS`).
     """
     columns_of_tables = [_names(table.attributes, configuration) for table in configuration.totals]
     shares: dict[Names, float] = {}
@@ -77,9 +77,7 @@ def known_apart(
             continue
         # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
         cells = bound.noise / expected_noise(bound.deviation, 1)
-        explained = (
-            bound.noise + _NORM_DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
-        )
+        explained = bound.noise + _DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
         if bound.distance > explained:
             apart = math.sqrt(bound.distance**2 - bound.noise**2)
             shares[bound.attributes] = min(1.0, apart / (2 * max(1.0, counts.record_count)))
@@ -98,6 +96,29 @@ def apart_sentences(apart: Mapping[Names, float], titles: Mapping[str, str]) -> 
             continue
         titled = [titles.get(name, name) for name in names]
         yield verdict_sentence("known.apart", names=" x ".join(titled), share=Share(share))
+
+
+def total_sentences(counts: Aggregates, configuration: Configuration) -> Iterator[Sentence]:
+    """Yield a sentence for each known table of these rows whose sum noise does not explain beside the number of records.
+
+    A table of another source may be of more rows: its shares count. A resized table has a declared number of records.
+    """
+    titles = configuration.titled_names
+    for known in configuration.totals:
+        if known.table.origin != "these-rows" or configuration.resize is not None:
+            continue
+        error = (known.table.sd or 0.0) * math.sqrt(len(known.counts))
+        deviation = math.hypot(counts.record_deviation, error)
+        apart = abs(known.total - counts.record_count)
+        if deviation and apart > _DEVIATIONS * deviation:
+            yield verdict_sentence(
+                "known.total",
+                names=" x ".join(titles.get(name, name) for name in known.table.columns),
+                total=known.total,
+                records=counts.record_count,
+                apart=apart,
+                deviations=apart / deviation,
+            )
 
 
 def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> Iterator[Sentence]:

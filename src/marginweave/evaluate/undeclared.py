@@ -14,7 +14,7 @@ from marginweave.texts.sentences import Sentence, verdict_sentence
 # Shares of a column that is not as declared: from the first on a release is a grade worse, from the second on not published.
 _SOME = 0.01
 _MUCH = 0.10
-_WORSE: Mapping[Publication, Publication] = {
+WORSE: Mapping[Publication, Publication] = {
     "good": "with care",
     "with care": "not for publication",
     "not for publication": "not for publication",
@@ -100,7 +100,7 @@ def _lower_grade(publication: Publication, share: float) -> Publication:
     """Return the grade of a release of which a share of some column is not as declared."""
     if share >= _MUCH:
         return "not for publication"
-    return _WORSE[publication] if share >= _SOME else publication
+    return WORSE[publication] if share >= _SOME else publication
 
 
 def with_uncounted(

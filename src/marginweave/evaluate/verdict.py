@@ -22,6 +22,7 @@ from marginweave.evaluate.advice import (
     apart_sentences,
     known_apart,
     rounds_line,
+    total_sentences,
 )
 from marginweave.evaluate.distances import (
     Names,
@@ -43,6 +44,7 @@ from marginweave.evaluate.doubts import (
 from marginweave.evaluate.listed_sets import listed_sets
 from marginweave.evaluate.score import dependences, has_little_to_keep, quality_score
 from marginweave.evaluate.undeclared import (
+    WORSE,
     listed_titles,
     with_sentences_before,
     with_uncounted,
@@ -211,8 +213,11 @@ def _add_configuration_sentences(
         verdict = verdict.model_copy(update={"advice": (*verdict.advice, str(say_rows))})
     verdict = with_undeclared(verdict, counts, titles, configuration)
     verdict = with_uncounted(verdict, counts, titles, configuration)
-    says = (*_changed_row_sentences(configuration), *apart_sentences(apart, titles))
-    known_advice = [verdict_sentence("known.advice")] if apart else []
+    totals = list(total_sentences(counts, configuration))
+    says = (*_changed_row_sentences(configuration), *totals, *apart_sentences(apart, titles))
+    known_advice = [verdict_sentence("known.advice")] if apart or totals else []
+    if totals:
+        verdict = verdict.model_copy(update={"publication": WORSE[verdict.publication]})
     more_advice = (*_changed_row_advice(configuration), *known_advice)
     verdict = with_sentences_before(verdict, says=says, advice=more_advice)
     return (
@@ -310,6 +315,15 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
     imputed = configuration.imputed_columns
     if imputed:
         yield verdict_sentence("changed.imputed", names=listed_titles(imputed, titles))
+    computed = _computed_columns(configuration)
+    if computed:
+        yield verdict_sentence("changed.computed", names=listed_titles(computed, titles))
+
+
+def _computed_columns(configuration: Configuration) -> list[str]:
+    """Return the columns that are not counted, as the records compute them from others."""
+    structure = configuration.structure
+    return [] if structure is None else [rule.computed for rule in structure.computed]
 
 
 def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:
@@ -322,6 +336,9 @@ def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:
     imputed = configuration.imputed_columns
     if imputed:
         yield verdict_sentence("changed.imputed-advice", names=listed_titles(imputed, titles))
+    computed = _computed_columns(configuration)
+    if computed:
+        yield verdict_sentence("changed.computed-advice", names=listed_titles(computed, titles))
 
 
 def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:

@@ -15,6 +15,7 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.evaluation import CsvSettings
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
+from marginweave.publish.preparation_words import moment_sentences
 from marginweave.publish.synthetic import no_value_sentence
 from marginweave.released.statement import PrivacyStatement
 from marginweave.texts.sentences import Sentence, report_sentence
@@ -77,7 +78,11 @@ def croissant(
         digests: SHA-256 of each file of the release, by name.
     """
     undeclared = {row.attribute: row.words for row in statement.undeclared or () if row.found}
-    fields = [_field(configuration, field, undeclared.get(field.name)) for field in schema]
+    moments = moment_sentences(configuration, statement)
+    fields = [
+        _field(configuration, field, (moments.get(field.name), undeclared.get(field.name)))
+        for field in schema
+    ]
     description: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -171,8 +176,10 @@ def _file(name: str, digest: str, csv: CsvSettings) -> dict[str, Any]:
     }
 
 
-def _field(configuration: Configuration, field: pa.Field, undeclared: str | None) -> dict[str, Any]:
-    """Return the entry of one column of the synthetic records."""
+def _field(
+    configuration: Configuration, field: pa.Field, released: Iterable[str | Sentence | None]
+) -> dict[str, Any]:
+    """Return the entry of one column of the synthetic records; `released` is what the release says of it."""
     column = configuration.columns[field.name]
     label = report_sentence("dataset.column", label=column.label) if column.label else None
     no_value = no_value_sentence(configuration, field.name)
@@ -183,7 +190,7 @@ def _field(configuration: Configuration, field: pa.Field, undeclared: str | None
             _unit_sentence(column),
             _codes_sentence(column),
             no_value,
-            undeclared,
+            *released,
         )
     )
     kind = re.match("[a-z]+", str(cell_type(field.type)))

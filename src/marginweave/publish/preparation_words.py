@@ -110,13 +110,32 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
     )
 
 
-def _moments(configuration: Configuration) -> Iterator[Sentence]:
-    """Yield a sentence where texts of moments may have a zone; whether any has is not known."""
-    columns = [
+def moment_sentences(
+    configuration: Configuration, statement: PrivacyStatement
+) -> dict[str, Sentence]:
+    """Return, by their names, what to say beside columns of moments that the release has, or may have, in UTC."""
+    types = statement.types or {}
+    sentences = {name: report_sentence("preparation.perhaps-utc") for name in _texts(configuration)}
+    for name, kind in types.items():
+        if kind.startswith("timestamp"):
+            sentences.pop(name, None)
+        if "tz=" in kind and isinstance(configuration.columns.get(name), DateColumn):
+            sentences[name] = report_sentence("preparation.utc")
+    return sentences
+
+
+def _texts(configuration: Configuration) -> list[str]:
+    """Return the columns of moments whose texts may have a zone; whether any has is not known."""
+    return [
         name
         for name, column in configuration.columns.items()
         if isinstance(column, DateColumn) and column.type == "datetime" and column.format is None
     ]
+
+
+def _moments(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield a sentence where texts of moments may have a zone."""
+    columns = _texts(configuration)
     if columns:
         yield report_sentence("preparation.moments", columns=_quoted(columns))
 

@@ -116,7 +116,7 @@ class AccountFile(ReleasedFile):
     )
     neighbors: Neighbors = Field(description="How neighboring tables differ in one unit.")
     cap: EpsilonDelta = Field(
-        description="The bound of everything that is ever released under the account."
+        description="The bound of everything that is released under the account, as long as the cap is not raised."
     )
     releases: int = Field(
         description="Releases of which something was drawn or is reserved, published or not."

@@ -44,6 +44,13 @@ def test_intervals_and_shares_hold(subjects: int, rows: int) -> None:
         ),
         # noise hides the rows, and each of these has one at least
         (824, 0, "At least about 2.2 % of the rows (0.9 % or more, with 95 % confidence)"),
+        # rows without subjects are noise, and rows beyond what these subjects can have
+        (
+            12,
+            900,
+            "At most 120 values of id have more than 4 rows (with 95 % confidence), of which 4 are counted",
+        ),
+        (600, 1_900, "At least about 6.0 % of the rows ("),
         (
             12,
             30,

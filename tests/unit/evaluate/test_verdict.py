@@ -453,6 +453,42 @@ def test_the_verdict_says_what_is_made_up(
     assert [one[: len(imputed)] for one in says] == [imputed] * bool(imputed)
 
 
+def _judged(records: int, **changes: Any) -> Verdict:
+    """Return the verdict on a release of a noisy number of records, of deviation 1, with noise of 1 in each count."""
+    made = configuration(**changes)
+    domain = Domain(names=NAMES, labels=tuple(attribute.labels for attribute in made.attributes))
+    counts = Aggregates(
+        domain=domain, record_count=records, record_deviation=1.0, levels=(), noise=()
+    )
+    return release_verdict(bounds(1, records), counts, made, None, EVALUATION.association)
+
+
+def test_known_counts_that_add_up_to_other_records_are_told_and_are_a_grade_worse() -> None:
+    """60 standard deviations apart; one within noise or its own error, and one of a population, say nothing."""
+    table: dict[str, Any] = {
+        "columns": ["sex"],
+        "table": [["f", 500], ["m", 500]],
+        "others": 0,
+        "from": "these-rows",
+        "public": "a page",
+    }
+    found = _judged(1060, known=[table])
+    assert found.publication == "with care"
+    assert "add up to 1,000, and about 1,060 records were counted: 60 apart" in str(found.says)
+    other = {**table, "from": "other-source"}
+    for records, known in ((1003, table), (1060, {**table, "sd": 15}), (1060, other)):
+        found = _judged(records, known=[known])
+        assert found.publication == "good"
+        assert not any("add up to" in sentence for sentence in found.says)
+
+
+def test_columns_that_are_computed_are_said_to_be_in_no_grade() -> None:
+    determined = [{"column": "grade", "by": "sex", "mapping": {"f": 1, "m": 2}}]
+    found = _judged(1000, structure__determined=determined)
+    assert any("Values of grade are computed" in sentence for sentence in found.says)
+    assert any("`marginweave check` counts" in sentence for sentence in found.advice)
+
+
 def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> None:
     """69 rows beside noise of 15 a count; a million beside the same."""
     for records, publication in ((69, "not for publication"), (1_000_000, "good")):

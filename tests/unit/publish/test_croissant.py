@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.publish.croissant import CROISSANT, croissant
+from marginweave.publish.pages import render_report
 from marginweave.publish.reader import PublishedRelease
-from tests.support.published import Codes, published, table_of
+from tests.support.published import COLUMNS, EVALUATION, Codes, published, shown, table_of
 
 VERSION = "1.1.1"
 
@@ -66,6 +67,29 @@ def test_it_names_files_columns_and_the_privacy_statement(tmp_path: Path) -> Non
     assert list(fields) == list(release.configuration.output_names)
     assert fields["sex"]["description"].startswith("Sex. As registered. No value is an empty cell")
     assert fields["sex"]["dataType"] == "sc:Text"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("timestamp[us, tz=Asia/Tokyo]", "Hours, days and weekdays are in UTC."),
+        ("string", "Hours, days and weekdays of a moment that is written with a zone are in UTC."),
+        ("timestamp[us]", ""),
+    ],
+)
+def test_it_and_the_report_say_beside_moments_that_they_are_in_utc(kind: str, said: str) -> None:
+    seen = {"type": "datetime", "bounds": ["2020-01-01", "2021-01-01"], "bins": "weekday"}
+    release, codes = published(columns={**COLUMNS, "seen": seen})
+    statement = release.statement.model_copy(update={"types": {"seen": kind}})
+    schema = table_of(release, codes).schema
+    content = json.loads(croissant(release.configuration, statement, schema, {}))
+    fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
+    assert ("UTC" in fields["seen"].get("description", "")) is bool(said)
+    assert said in fields["seen"].get("description", "")
+    release = replace(release, statement=statement)
+    page = render_report(release, shown(release, codes), EVALUATION)
+    assert ('<p class="soft">Hours, days and weekdays' in page) is bool(said)
+    assert said in page
 
 
 def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:

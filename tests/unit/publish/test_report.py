@@ -351,6 +351,32 @@ def test_the_conclusions_agree_with_the_verdict(error: float, allowed: bool) -> 
     assert ("not for publication" in str(found.may_not[0])) is not allowed
 
 
+def test_a_count_that_rules_may_change_is_of_the_rows_as_they_changed_them() -> None:
+    for forbidden, said in (([], False), ([{"sex": "f", "region": "west"}], True)):
+        rules = {"structure__forbidden": forbidden} if forbidden else {}
+        release, codes = published(**rules)
+        columns = [
+            column
+            for column in distributions(release, shown(release, codes), 1.0)
+            if column.name == "sex"
+        ]
+        found = conclusions(release, columns, verdict({("sex",): 0.01}, {1: [5.0]}, 600))
+        assert ("in the rows as rules between columns changed them" in str(found.may[0])) is said
+
+
+def test_the_report_says_of_which_rows_known_counts_are_and_that_a_cap_may_be_raised() -> None:
+    table = {"columns": ["sex"], "table": [["f", 500], ["m", 500]], "others": 0, "public": "a page"}
+    missing: dict[str, Any] = {"missing": []}
+    for origin, said in (
+        ("these-rows", "from counts that were made from these rows outside this release (sex"),
+        ("other-source", "from tables of other sources (sex"),
+    ):
+        page = report(known=[{**table, "from": origin}], **missing)
+        assert said in page
+    assert "as long as it is not raised" in page
+    assert "by at most 5 of 100 records of the table as it was prepared" in page
+
+
 def test_what_a_verdict_counts_is_named() -> None:
     """It leads to the pairs of each grade, every one by name."""
     release, codes = published()
