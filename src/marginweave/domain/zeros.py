@@ -94,15 +94,6 @@ def rows_are_changed(configuration: Configuration) -> bool:
     return not rules or any(rule in enforced for rule in rules)
 
 
-def repaired_columns(configuration: Configuration) -> frozenset[str]:
-    """Return the columns of which a row that breaks a rule may be counted with another value."""
-    if not rows_are_changed(configuration):
-        return frozenset()
-    attributes = configuration.attributes
-    named = itertools.chain.from_iterable(map(_named, enforced_rules(configuration)))
-    return frozenset(attributes[attribute].column for attribute in named)
-
-
 def unenforced_columns(configuration: Configuration) -> tuple[str, ...]:
     """Return the columns because of which some rules change no row: private domains, and sets of k-tuples."""
     enforced: set[int] = set()

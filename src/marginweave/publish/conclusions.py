@@ -11,7 +11,6 @@ from functools import reduce
 import numpy as np
 
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import repaired_columns
 from marginweave.publish.best import Distribution, best_counts, best_records
 from marginweave.publish.reader import PublishedRelease, titled_labels
 from marginweave.released.statement import PrivacyStatement
@@ -135,14 +134,16 @@ def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iter
     certain = [example for example in examples if example.low > 0]
     if certain and records > 0:
         best = min(certain, key=lambda example: (example.high - example.low) / example.count)
-        counted = _true_count(published.configuration, best.column)
+        counted = published.configuration.counted_among({best.column})
         yield report_sentence(
             "may.count",
             count=best.count,
             records=records,
             percent=100 * best.count / records,
             value=best.value,
-            counted=counted,
+            counted=report_sentence(
+                "may.true-count-of" if counted else "may.true-count", counted=counted or ""
+            ),
             low=best.low,
             high=best.high,
             level=level,
@@ -152,15 +153,6 @@ def _may(examples: Sequence[_ExampleCount], published: PublishedRelease) -> Iter
         frequent, rarer = pair
         yield report_sentence("may.compare", frequent=frequent.sentence, rarer=rarer.sentence)
     yield report_sentence("may.try-out")
-
-
-def _true_count(configuration: Configuration, column: str) -> Sentence:
-    """Return what the interval of a count of a column is of: the true count, of the part and of the rows that were counted."""
-    part = configuration.counted_among({column})
-    counted = report_sentence("may.true-count-of" if part else "may.true-count", counted=part or "")
-    if column in repaired_columns(configuration):
-        return report_sentence("may.repaired", counted=counted)
-    return counted
 
 
 def _may_not(

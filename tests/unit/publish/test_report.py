@@ -358,10 +358,10 @@ def test_a_count_that_rules_may_change_is_of_the_rows_as_they_changed_them() -> 
         columns = [
             column
             for column in distributions(release, shown(release, codes), 1.0)
-            if column.name == "sex"
+            if column.name == "region"
         ]
         found = conclusions(release, columns, verdict({("sex",): 0.01}, {1: [5.0]}, 600))
-        assert ("in the rows as rules between columns changed them" in str(found.may[0])) is said
+        assert ("those that broke the rules of region were changed" in str(found.may[0])) is said
 
 
 def test_the_report_says_of_which_rows_known_counts_are_and_that_a_cap_may_be_raised() -> None:
