@@ -19,7 +19,7 @@ from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import Clique, Mask, NeverTogether
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.blocks import tie
-from marginweave.estimate.mixture.descent import Descent
+from marginweave.estimate.mixture.descent import _AT_ONCE, _STALE, _TILE, Descent
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.estimate.mixture.objective import Objective
@@ -108,10 +108,101 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(
             expected[c, k] = (loss_of(shares + step) - loss_of(shares - step)) / 2e-4
         assert found - found[0] == pytest.approx(expected, abs=1e-3 * np.abs(expected).max())
         before = loss_of(shares)
+        if b % _AT_ONCE == 0:
+            descent.renew_curvatures(b)
         descent.move(b, slope, 0.0)
         assert descent.shares.min() >= 0
         assert descent.shares[begin:end].sum(axis=0) == pytest.approx(np.ones(4), abs=1e-5)
+        assert not np.array_equal(descent.shares, shares.astype(F32))
         assert loss_of(descent.shares.astype(np.float64)) < before * (1 + 1e-6)
+
+
+def test_curvatures_say_how_slopes_change_with_shares() -> None:
+    """Slopes are linear in the shares of a block: with new shares they differ by the curvature times the change."""
+    number = 2 * _TILE + 5
+    blocks = tie(SIZES, []).blocks
+    layout = FeatureLayout(blocks, SIZES)
+    objective = Objective(layout, [*MEASURED, *WIDE], [], 300.0)
+    rng = np.random.default_rng(6)
+
+    def shares_of(cells: int) -> np.ndarray:
+        return rng.dirichlet(np.ones(cells), number).T.astype(F32)
+
+    weights = rng.dirichlet(np.ones(number)).astype(F32)
+    shares = np.concatenate([shares_of(len(block.cells)) for block in blocks])
+    descent = Descent(layout, objective, shares, weights)
+    scale = 300.0**2 * np.outer(weights, weights)
+    for b, begin in enumerate(np.cumsum([0, *SIZES[:-1]])):
+        if b % _AT_ONCE == 0:
+            descent.renew_curvatures(b)
+        before = descent.slope(b).astype(np.float64)
+        cells = slice(begin, begin + SIZES[b])
+        old = shares[cells].astype(np.float64)
+        shares[cells] = shares_of(SIZES[b])
+        other = Descent(layout, objective, shares, weights)
+        upper = np.triu(descent.curvatures[b][0]).astype(np.float64)
+        curvature = scale * (upper + np.triu(upper, 1).T)
+        change = (shares[cells] - old) @ curvature
+        shares[cells] = old
+        assert other.slope(b) - before == pytest.approx(change, abs=1e-4 * np.abs(change).max())
+
+
+def test_passes_renew_curvatures_only_where_the_distance_has_fallen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fit as close as one that renews them in every pass, with fewer renewals than passes."""
+    renewed, passes = list[int](), list[str]()
+    renew = Descent.renew_curvatures
+    monkeypatch.setattr(
+        Descent, "renew_curvatures", lambda self, b: (renewed.append(b), renew(self, b))[1]
+    )
+    layout = FeatureLayout(tie(SIZES, []).blocks, SIZES)
+    objective = Objective(layout, [*MEASURED, *WIDE], [], 300.0)
+
+    def distance(stale: float) -> float:
+        monkeypatch.setattr("marginweave.estimate.mixture.descent._STALE", stale)
+        shares = np.concatenate(
+            [np.random.default_rng(7).dirichlet(np.ones(size), 20).T for size in SIZES]
+        )
+        descent = Descent(layout, objective, shares.astype(F32), np.full(20, 0.05, F32))
+        descent.run(30, 0.0, passes.append)
+        return loss(
+            mixed(descent.shares.astype(np.float64), descent.weights, layout.blocks), MEASURED
+        )
+
+    always = distance(-1.0)
+    number = len(passes), renewed.count(0)
+    assert number[0] == number[1]
+    passes.clear()
+    renewed.clear()
+    assert distance(_STALE) == pytest.approx(always, rel=0.02)
+    assert renewed.count(0) < len(passes) / 2
+
+
+def test_a_fit_ends_for_little_gain_only_after_a_pass_with_new_curvatures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pass with old curvatures may go too far: that it gains little says nothing about the next one."""
+    events = list[str]()
+    renew = Descent.renew_curvatures
+
+    def renew_noted(self: Descent, first_block: int) -> None:
+        events.append("renewed")
+        renew(self, first_block)
+
+    monkeypatch.setattr(Descent, "renew_curvatures", renew_noted)
+    monkeypatch.setattr("marginweave.estimate.mixture.descent._STALE", 1e9)
+    layout = FeatureLayout(tie(SIZES, []).blocks, SIZES)
+    objective = Objective(layout, [*MEASURED, *WIDE], [], 300.0)
+    shares = np.concatenate(
+        [np.random.default_rng(7).dirichlet(np.ones(size), 20).T for size in SIZES]
+    )
+    Descent(layout, objective, shares.astype(F32), np.full(20, 0.05, F32)).run(
+        1000, 0.1, lambda _: events.append("pass")
+    )
+    assert "pass pass" in " ".join(events)  # some passes had old curvatures
+    assert events.count("pass") < 1000
+    assert events[-1] == "renewed"
 
 
 @pytest.mark.parametrize(
@@ -147,6 +238,8 @@ def test_a_move_of_tied_columns_does_not_go_too_far() -> None:
     descent = Descent(layout, Objective(layout, alone, [], 300.0), shares, np.ones(1, F32))
     tied = next(i for i, block in enumerate(blocks) if 0 in block.attributes)
     apart = []
+    for first in range(0, len(blocks), _AT_ONCE):
+        descent.renew_curvatures(first)
     for _ in range(5):
         apart.append(loss(mixed(descent.shares.astype(np.float64), np.ones(1), blocks), alone[:1]))
         descent.move(tied, descent.slope(tied), 0.0)

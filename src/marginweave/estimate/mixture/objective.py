@@ -356,11 +356,9 @@ def _predict(
         end = row + rows
         while row < end:
             part = products[: min(_ROWS, end - row)]
-            for i in range(
-                len(part)
-            ):  # a loop is compiled in no time, an assignment of an array is not
+            for product in part:  # a loop is compiled in no time, an assignment of an array is not
                 for k in range(len(weights)):
-                    part[i, k] = weights[k]
+                    product[k] = weights[k]
             _multiply(factors, leads[row : row + len(part)], leads.shape[1], part)
             size = len(part) * len(last)
             np.dot(
@@ -403,14 +401,17 @@ def _back(
                 _multiply(factors, lead, leads.shape[1], part)
                 np.dot(slopes.T, part, by_last)
                 for i in range(len(last)):
-                    for k in range(factors.shape[1]):
-                        by_factors[start + i, k] += by_last[i, k]
+                    by_factor = by_factors[start + i]
+                    added = by_last[i]
+                    for k in range(len(added)):
+                        by_factor[k] += added[k]
             else:
                 np.dot(slopes, last, part)
                 _multiply(factors, lead, block_feature, part)
                 for i in range(len(part)):
                     by_factor = by_factors[lead[i, block_feature]]
-                    for k in range(len(by_factor)):
-                        by_factor[k] += part[i, k]
+                    added = part[i]
+                    for k in range(len(added)):
+                        by_factor[k] += added[k]
             row += len(part)
             cell += size
