@@ -86,16 +86,22 @@ class Nearest:
 
     def approach(self, tables: Tables, total: float) -> None:
         """Replace averaged tables by the ones that are to be averaged next."""
-        ahead = 1.6 * tables.values - 0.6 * self.clipped  # over-relaxed
-        tables.values[:] = ahead + self.apart
+        # in place: to get and clear memory would take longer than the arithmetic
+        ahead = tables.values
+        ahead *= 1.6
+        ahead -= np.multiply(self.clipped, 0.6, out=self.clipped)  # over-relaxed
+        ahead += self.apart
+        self.apart[:] = ahead
         project_tables(tables, total)
         self.clipped[:] = tables.values
         self.penalty *= 1.1
-        self.apart = (self.apart + ahead - self.clipped) / 1.1
+        self.apart -= self.clipped
+        self.apart /= 1.1
         # (point + penalty * (clipped - apart)) / (1 + penalty)
-        difference = self.clipped - self.apart
-        weighted = self.point + self.penalty * difference
-        tables.values[:] = weighted / (1 + self.penalty)
+        weighted = np.subtract(self.clipped, self.apart, out=tables.values)
+        weighted *= self.penalty
+        weighted += self.point
+        weighted /= 1 + self.penalty
 
 
 def make_consistent(
