@@ -134,14 +134,11 @@ def by_mail(url: str) -> Iterator[Automation]:
     )
 
 
-def present(prefix: str) -> list[Automation]:
-    """The automations of the server whose names begin so."""
+def is_present(prefix: str) -> bool:
+    """Whether the server has automations whose names begin so."""
     with get_client(sync_client=True) as client:
-        return [
-            automation
-            for automation in client.read_automations()
-            if automation.name.startswith(prefix)
-        ]
+        automations = client.read_automations()
+    return any(automation.name.startswith(prefix) for automation in automations)
 
 
 def replace(automations: list[Automation]) -> None:
@@ -167,8 +164,8 @@ def main() -> None:
         if url:
             replace(list(automations_of(url)))
             continue
-        older = present(f"marginweave: {way}")
-        state = "earlier ones were left as they were" if older else "there are none"
+        has_older = is_present(f"marginweave: {way}")
+        state = "earlier ones were left as they were" if has_older else "there are none"
         print(f"no alerts by {way} were made, as {variable} is not set; {state}")  # noqa: T201
     print("try them: marginweave alert")  # noqa: T201
 

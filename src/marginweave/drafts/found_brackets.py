@@ -115,7 +115,7 @@ def _ranges(table: DeclaredTable, by: str, name: str) -> list[_Range]:
         return []
     return [
         _Range(labels.labels[place], int(least[place]), int(largest[place]), int(counts[place]))
-        for place in order.tolist()
+        for place in map(int, order)
     ]
 
 

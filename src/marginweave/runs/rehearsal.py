@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from marginweave.base.arrays import Codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.observations.tables import Observation
@@ -20,6 +20,7 @@ from marginweave.observations.tables import Observation
 if TYPE_CHECKING:
     from marginweave.estimate.mixture.model import Mixture
 
+_Codes = NDArray[np.uint8]
 _SIZES = (2, 3, 2, 3)
 _RECORDS = 40
 _MEMORY = 1 << 20
@@ -43,7 +44,7 @@ def rehearse(configuration: Configuration) -> None:
         _compare(_fit(observations), generator)
 
 
-def _measure(rows: Sequence[Codes]) -> Sequence[Observation]:
+def _measure(rows: Sequence[_Codes]) -> Sequence[Observation]:
     """Return all triples of columns of a made-up table, as if they had noise."""
     from marginweave.counts.marginals import all_cliques, count_marginals
 
@@ -55,7 +56,7 @@ def _measure(rows: Sequence[Codes]) -> Sequence[Observation]:
     return observations
 
 
-def _count_combinations(rows: Sequence[Codes]) -> None:
+def _count_combinations(rows: Sequence[_Codes]) -> None:
     """Count the single values of a made-up table as `k-tuples` are counted."""
     from marginweave.base.parallel import LocalEngine
     from marginweave.counts.bounded_counts import bounded_counts, contribution_histogram

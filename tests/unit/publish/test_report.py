@@ -353,7 +353,7 @@ def test_the_conclusions_agree_with_the_verdict(error: float, allowed: bool) -> 
 
 def test_a_count_that_rules_may_change_is_of_the_rows_as_they_changed_them() -> None:
     for forbidden, said in (([], False), ([{"sex": "f", "region": "west"}], True)):
-        rules = {"structure__forbidden": forbidden} if forbidden else {}
+        rules: dict[str, Any] = {"structure__forbidden": forbidden} if forbidden else {}
         release, codes = published(**rules)
         columns = [
             column
