@@ -22,8 +22,8 @@ from marginweave.estimate.rounding import to_simplex
 # follows the noise less (3 in place of 6: three-way TVD 1 to 3 % more at epsilon 1, adult_cat 1 % less; a fifth faster).
 _DAMPING = 6.0
 # Curvatures are computed again once chi^2 has fallen by this part of itself: they follow the shares, which then move little.
-# With a tenth, ma2019_cat at epsilon 1 was 2 % farther from the truth. Steps beyond the best one (1.7 times) would need
-# curvatures of every pass: with older ones, chi^2 of randhie at epsilon 10 rose, and it was 15 % farther.
+# With a tenth, ma2019_cat at epsilon 1 was 2 % farther from the truth. Steps of 1.7 times the best one went too far with
+# curvatures that were kept (for a tenth): chi^2 of randhie at epsilon 10 rose, and it was up to 16 % farther.
 _STALE = 0.05
 # Blocks whose curvatures are computed at once, before they move. With all at once, the first passes over 35 columns went too
 # far, and drug_deaths_cat at epsilon 1 was 10 % farther from the truth.
