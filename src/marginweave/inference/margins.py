@@ -96,8 +96,8 @@ class Margin:
 
     def with_sums(self, weights: Floats, target: MarginTarget) -> Floats:
         """Return weights of records that are one step closer to the sums of the target."""
-        cell_weights: Floats = np.bincount(self.of_cells, weights, self.products.shape[1])
-        tilt = _tilt(cell_weights, self.products, target.sums)
+        cell_weights = np.bincount(self.of_cells, weights, self.products.shape[1])
+        tilt = _tilt(cell_weights.astype(np.float64), self.products, target.sums)
         tilted: Floats = weights * np.exp(tilt)[self.of_cells]
         return tilted / tilted.sum()
 
@@ -151,7 +151,8 @@ def pair_margin(
     pair = [columns[place] for place in places]
     residuals, deviation = _residuals(squares, [column.part for column in pair])
     cells = np.ravel_multi_index(tuple(records[:, place] for place in places), residuals.shape)
-    expected: Floats = np.bincount(cells, model, residuals.size) * float(squares.total[0])
+    counted = np.bincount(cells, model, residuals.size).astype(np.float64)
+    expected: Floats = counted * float(squares.total[0])
     is_clear = expected > deviation
     numbers = np.where(is_clear, np.cumsum(is_clear), 0)
     blocks = np.unique(numbers, return_inverse=True)[1]
