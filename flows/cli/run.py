@@ -220,9 +220,10 @@ def _rehearse(request: Request) -> None:
 
     Where the disk refuses what was compiled, a stage that needs it says so, as stages do.
     """
+    from marginweave.base.progress import unreported
     from marginweave.runs.rehearsal import rehearse
 
-    with suppress(OSError):
+    with suppress(OSError), unreported():
         rehearse(request.configuration)
 
 

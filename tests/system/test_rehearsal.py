@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from marginweave.base.progress import LISTENER, listener
 from marginweave.configuration.release import Configuration
 from marginweave.flows.cli import run as run_command
 from marginweave.flows.prefect import servers
@@ -68,6 +69,20 @@ def test_a_server_starts_while_something_else_is_done(
     monkeypatch.setattr(servers, "answers", answers)
     with servers.prefect_server(tmp_path / "server.log", meanwhile=rehearse):
         assert happened == ["start", "rehearsal", "answer"]
+
+
+def test_nothing_is_reported_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit of the rehearsal looked like that of the release, before it had begun."""
+    heard: list[str] = []
+    monkeypatch.setattr("marginweave.runs.rehearsal.rehearse", lambda _: listener()("pass 1"))
+    request: Any = SimpleNamespace(configuration=configuration())
+    token = LISTENER.set(heard.append)
+    try:
+        run_command._rehearse(request)
+        listener()("of the release")
+    finally:
+        LISTENER.reset(token)
+    assert heard == ["of the release"]
 
 
 def test_a_disk_that_refuses_compiled_code_ends_no_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,3 +23,13 @@ def progress_as(words: str) -> Iterator[None]:
         yield
     finally:
         LISTENER.reset(token)
+
+
+@contextmanager
+def unreported() -> Iterator[None]:
+    """Report nothing of the computation inside: it is not of the release that a listener waits for."""
+    token = LISTENER.set(lambda _: None)
+    try:
+        yield
+    finally:
+        LISTENER.reset(token)
