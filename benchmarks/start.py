@@ -4,7 +4,7 @@ CPU seconds (user and system, servers apart) and wall seconds, each the best of 
 finished stand beside the import of the libraries that they need, in scripts as well; the example's release beside
 a bare Prefect flow of fifteen tasks, with a server that stands and with one that each starts itself. The first release, where
 nothing is compiled and no server has been, stands beside the second one, and so do the wall seconds of its stages: these are
-alike where all was compiled while the server started. With `--check` no other server of its own is measured, and a ratio of CPU
+alike where all was compiled while the server started. With `--check` no other release starts a server, and a ratio of CPU
 seconds that is half as much again as `RATIOS` ends it with exit code 1.
 """
 
