@@ -109,8 +109,10 @@ class Stack:
         step = max(1, _PRODUCTS // self.weights.size)
         few: list[Floats] = []
         for first in range(0, queries, step):
-            some = {axis: vectors[first : first + step] for axis, vectors in weights.items()}
-            few.append(self._expected_of_few(some))
+            next_weights = {
+                axis: vectors[first : first + step] for axis, vectors in weights.items()
+            }
+            few.append(self._expected_of_few(next_weights))
         return np.concatenate(few, axis=1)
 
     def _expected_of_few(self, weights: Weights) -> Floats:

@@ -203,11 +203,11 @@ def _implied(
     place_of = {name: place for place, alike in enumerate(classes) for name in alike}
     around: dict[int, list[int]] = {place: [] for place in place_of.values()}
     for relation in nested:
-        inner, outer_name = relation.columns
-        around[place_of[inner]].append(place_of[outer_name])
+        inner_name, outer_name = relation.columns
+        around[place_of[inner_name]].append(place_of[outer_name])
     for place, condition in conditions.items():
-        for other in _reached(around, place)[1:]:
-            outer = conditions.get(other)
+        for outer_place in _reached(around, place)[1:]:
+            outer = conditions.get(outer_place)
             if outer is not None and condition.follows_from(outer):
                 yield place
 
@@ -223,32 +223,27 @@ def _nested(search: GapSearch, classes: Sequence[list[str]]) -> list[Relation]:
     around: dict[int, list[int]] = {}
     for place, name in enumerate(inner):
         around[place] = []
-        for other, outer_name in enumerate(outer):
+        for outer_place, outer_name in enumerate(outer):
             condition = _filled(search.tables, outer_name)
-            if other != place and search.checked(condition, name) is not None:
-                around[place].append(other)
-    for place, others in around.items():
-        for other in list(others):
-            others.remove(other)
-            if not _leads(around, place, other):
-                others.append(other)
+            if outer_place != place and search.checked(condition, name) is not None:
+                around[place].append(outer_place)
+    for place, outer_places in around.items():
+        for outer_place in list(outer_places):
+            outer_places.remove(outer_place)
+            if outer_place not in _reached(around, place):
+                outer_places.append(outer_place)
     return [
-        _only(search, _filled(search.tables, outer[other]), inner[place])
-        for place, others in around.items()
-        for other in sorted(others)
+        _only(search, _filled(search.tables, outer[outer_place]), inner[place])
+        for place, outer_places in around.items()
+        for outer_place in sorted(outer_places)
     ]
 
 
-def _leads(around: Mapping[int, Sequence[int]], start: int, target: int) -> bool:
-    """Return whether columns are inside of others, directly or through further ones."""
-    return target in _reached(around, start)
-
-
 def _reached(around: Mapping[int, Sequence[int]], start: int) -> list[int]:
-    """Return the place of columns, and those of all that they are inside of."""
+    """Return the place of columns, and those of all that they are inside of, directly or through further ones."""
     reached = [start]
     for place in reached:
-        reached += [other for other in around[place] if other not in reached]
+        reached += [outer_place for outer_place in around[place] if outer_place not in reached]
     return reached
 
 

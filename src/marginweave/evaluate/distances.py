@@ -7,8 +7,8 @@ s^2, as if b were 0, t^2 = n s^2 - d^2; where it is above, as if p were 0, t^2 =
 that of the noise as expected). How far drawn records are from the fitted model, r, is known, on average over the sets of a
 length: all of this is of the model, with d^2 - r^2 in place of d^2, and t^2 is r^2 more. The share p/n is much the same in all
 sets of so many columns, and its median is better known than that of any: a set is judged by its own d^2 where this is beyond
-what chance does to the norm of noise (`_CHANCE`). The more cells, the less of their noise records take over: in triples it was
-a sixth of the share of pairs. A pair that was not chosen, by scores or in rounds, is about as far as noise
+what chance does to the norm of noise (`_CHANCE`). The more cells, the less of their noise records take over: in triples of
+affairs it was about a sixth of the share of pairs. A pair that was not chosen, by scores or in rounds, is about as far as noise
 would have been (`_UNCHOSEN`), or it had been, and as chance makes two draws of independent columns. Where scores chose no pair
 at all, that is the noise of one that is measured alone. These numbers are those of benchmarks/accuracy/verdicts.py;
 docs/verdict.md says how often grades are right.

@@ -315,15 +315,9 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
     imputed = configuration.imputed_columns
     if imputed:
         yield verdict_sentence("changed.imputed", names=listed_titles(imputed, titles))
-    computed = _computed_columns(configuration)
+    computed = configuration.structure.computed_columns if configuration.structure else ()
     if computed:
         yield verdict_sentence("changed.computed", names=listed_titles(computed, titles))
-
-
-def _computed_columns(configuration: Configuration) -> list[str]:
-    """Return the columns that are not counted, as the records compute them from others."""
-    structure = configuration.structure
-    return [] if structure is None else [rule.computed for rule in structure.computed]
 
 
 def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:
@@ -336,7 +330,7 @@ def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:
     imputed = configuration.imputed_columns
     if imputed:
         yield verdict_sentence("changed.imputed-advice", names=listed_titles(imputed, titles))
-    computed = _computed_columns(configuration)
+    computed = configuration.structure.computed_columns if configuration.structure else ()
     if computed:
         yield verdict_sentence("changed.computed-advice", names=listed_titles(computed, titles))
 

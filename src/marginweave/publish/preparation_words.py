@@ -171,7 +171,7 @@ def _rules(configuration: Configuration) -> Iterator[Sentence]:
         yield report_sentence(
             "preparation.difference", column=rule.column, of=rule.of, since=rule.since
         )
-    uncounted = [rule.computed for rule in structure.computed]
+    uncounted = structure.computed_columns
     if uncounted:
         yield report_sentence("preparation.computed", columns=_quoted(uncounted))
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import signal
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx import ConnectError
 from prefect.client.schemas.objects import StateType
 
 from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
+from marginweave.accounting.records import Decision
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import (
     BudgetError,
     InputError,
     MachineError,
     OperatorError,
+    StageError,
     UnreachableLedger,
 )
 from marginweave.base.interruption import Stopped
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.flows.prefect import decisions
 from marginweave.flows.prefect import records as prefect_records
+from marginweave.flows.prefect.decisions import show_decision
 from marginweave.flows.prefect.records import (
     MachineFailed,
     announced,
@@ -135,6 +141,27 @@ def test_a_release_that_waits_for_approval_is_not_told_as_finished(
     assert [one["event"] for one in told] == ["marginweave.release.awaiting-approval"]
     assert (state.type, state.name) == (StateType.COMPLETED, "AwaitingApproval")
     assert "marginweave approve people-2026-11-20 --by NAME" in str(state.message)
+
+
+def test_a_server_that_goes_away_is_said_and_leaves_the_decision_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The decision is in the ledger by then: `approve` warns, and ends well."""
+
+    class Gone:
+        def __enter__(self) -> Gone:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def read_flow_runs(self, **_: object) -> None:
+            raise ConnectError("nobody listens")
+
+    monkeypatch.setattr(decisions, "get_client", lambda **_: Gone())
+    decision = Decision(approved=True, by="steward", reason="", created=datetime.now(UTC))
+    with pytest.raises(StageError, match=r"^Prefect's server does not answer$"):
+        show_decision(FOLDER, "people", decision)
 
 
 def test_a_skipped_run_is_no_finished_one_and_no_failure(told: list[dict[str, Any]]) -> None:

@@ -119,13 +119,18 @@ class Structure(FrozenModel):
         return (*self.determined, *self.totals)
 
     @property
+    def computed_columns(self) -> tuple[str, ...]:
+        """Names of columns that are computed in the output, in the order of their rules."""
+        return tuple(rule.computed for rule in self.computed)
+
+    @property
     def totals(self) -> tuple[TotalColumn, ...]:
         """Rules by which a column is computed as the sum of others."""
         return (*(self.difference or ()), *(self.sum or ()))
 
     def computed_among(self, present: Collection[str]) -> tuple[str, ...]:
         """Return those of the columns `present` that are computed in the output: rows can be checked by their rules."""
-        return tuple(rule.computed for rule in self.computed if rule.computed in present)
+        return tuple(name for name in self.computed_columns if name in present)
 
     def rule_of(self, column: str) -> ComputedColumn | None:
         """Return the rule by which a column is computed in the output, or None."""
