@@ -21,7 +21,7 @@ from marginweave.drafts.few_numbers import FewNumbers
 from marginweave.drafts.found_brackets import find_brackets
 from marginweave.drafts.found_determined import find_determined
 from marginweave.drafts.found_gaps import find_gaps
-from marginweave.drafts.found_orders import find_orders
+from marginweave.drafts.found_orders import find_orders, in_questions
 from marginweave.drafts.found_sums import find_differences, find_sums
 from marginweave.drafts.found_zeros import find_zeros
 from marginweave.drafts.moments_as_days import find_orders_of_days
@@ -62,11 +62,11 @@ def find_relations(
     relations += find_zeros(tables, with_changes(drafts, relations), computed)
     relations += find_brackets(tables, with_changes(drafts, relations), computed, relations)
     changed = with_changes(as_numbers, relations)
-    orders = find_orders(amounts, changed, computed, codes=few.numbers)
+    orders = find_orders(amounts, changed, computed)
     relations += few.as_drafted(orders, changed)
     taken = {name for relation in relations for name in relation.columns}
     relations += find_orders_of_days(table, changed, form, taken)
-    return _accepted(relations, drafts)
+    return in_questions(_accepted(relations, drafts))
 
 
 def _accepted(relations: Sequence[Relation], drafts: Mapping[str, ColumnDraft]) -> list[Relation]:

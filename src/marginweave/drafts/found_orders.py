@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from marginweave.drafts.declared_cells import LARGEST, DeclaredTable
 from marginweave.drafts.relations import Relation, SampledTable, quoted
 
 _OFTEN = 0.05
-"""Share of the rows in which the lower number comes near the other one."""
-_NEAR = Fraction(1, 3)
-_NEAR_FOR_CODES = Fraction(1, 2)
-_NEAR_WITH_EXCEPTIONS = Fraction(3, 4)
+"""Share of the rows in which the lower number comes near the other one, where some rows break the order."""
+_NEAR = Fraction(3, 4)
 """What share of the higher number the lower one is at least there."""
 _CLEARLY_MORE = 10
 _Pair = tuple[str, str]
@@ -38,21 +36,20 @@ def find_orders(
     tables: SampledTable,
     drafts: Mapping[str, ColumnDraft],
     computed: Collection[str],
-    codes: Collection[str] = (),
 ) -> list[Relation]:
     """Return the orders between columns that are not `computed`, without those that follow from two others.
 
     Of columns that are equal, the first alone is in an order.
 
     An order is suggested where shuffled columns would break it in `LEAST_EFFECT` of the rows at least, so not where the ranges
-    of the two columns hardly meet. Where it holds by its nature, the lower number often comes near the other (`_is_edge`).
+    of the two columns hardly meet: there, records keep it without a rule. An order that some rows break is suggested where it
+    looks like a rule all the same (`_is_edge`).
     Numbers of a rule have as many decimals: those of the finest that they are compared with.
 
     Args:
         tables: The table and its sample.
         drafts: The columns, as other rules have changed them.
         computed: Columns that a rule computes.
-        codes: Columns of a few numbers, which may be codes.
     """
     tests = list(_pairs(tables, computed))
     least_evidence = needed_evidence(len(tests))
@@ -60,9 +57,7 @@ def find_orders(
     for low, high in tests:
         if _is_no_chance(tables, low, high, least_evidence):
             broken, rows = _broken(tables.table, low, high)
-            may_be_codes = low in codes or high in codes
-            near = _NEAR_FOR_CODES if may_be_codes else _NEAR
-            if are_exceptions(broken, rows) and _is_edge(tables, low, high, near, broken):
+            if are_exceptions(broken, rows) and (not broken or _is_edge(tables, low, high)):
                 orders[low, high] = _order(tables, low, high, broken, rows)
     names = list(tables.table.columns)
     copies = {
@@ -109,7 +104,7 @@ def _pairs(tables: SampledTable, computed: Collection[str]) -> Iterator[_Pair]:
         if name not in computed:
             groups[tables.table.columns[name].type].append(name)
     for names in groups.values():
-        for low, high in permutations(names, 2):
+        for low, high in itertools.permutations(names, 2):
             if _are_exact(tables.table, low, high):
                 yield low, high
 
@@ -153,21 +148,18 @@ def _broken(table: DeclaredTable, low: str, high: str) -> tuple[int, int]:
     return int((lower > upper).sum()), len(lower)
 
 
-def _is_edge(tables: SampledTable, low: str, high: str, near: Fraction, broken: int) -> bool:
-    """Return whether an order is one by its nature, and not because one column is mostly small.
+def _is_edge(tables: SampledTable, low: str, high: str) -> bool:
+    """Return whether an order with exceptions is one by its nature, and not because one column is mostly small.
 
-    That is assumed of dates. Of numbers, the lower one comes near the other: it is at least the share `near` of it in a
-    twentieth of the rows. Years of school are fewer than years of age, a price index is below an amount of money, and no rule
-    says so. With exceptions it comes nearer; and ten times as many rows as the exceptions keep the order by no more than half
-    of the exceptions break it by. The tolls of a trip are mostly below its miles.
+    That is assumed of dates. Of numbers, the lower one comes near the other: it is at least the share `_NEAR` of it in a
+    twentieth of the rows. And ten times as many rows as the exceptions keep the order by no more than half of the exceptions
+    break it by. The tolls of a trip are mostly below its miles, and no rule says so.
     """
     if tables.table.columns[low].type != "number":
         return True
     lower, upper = _filled_values(tables.sample, low, high)
-    if not broken:
-        return _comes_near(lower, upper, near)
     slack = upper - lower
-    if not _comes_near(lower, upper, _NEAR_WITH_EXCEPTIONS):
+    if not _comes_near(lower, upper):
         return False
     exceptions = -slack[slack < 0]
     if not len(exceptions):
@@ -176,10 +168,12 @@ def _is_edge(tables: SampledTable, low: str, high: str, near: Fraction, broken: 
     return int(inside.sum()) >= _CLEARLY_MORE * len(exceptions)
 
 
-def _comes_near(lower: Integers, upper: Integers, near: Fraction) -> bool:
-    """Return whether the lower of two numbers is at least the share `near` of the other in a twentieth of the rows."""
+def _comes_near(lower: Integers, upper: Integers) -> bool:
+    """Return whether the lower of two numbers is at least the share `_NEAR` of the other in a twentieth of the rows."""
     largest = np.maximum(np.abs(lower), np.abs(upper))
-    are_near = (upper - lower) * near.denominator <= largest * (near.denominator - near.numerator)
+    are_near = (upper - lower) * _NEAR.denominator <= largest * (
+        _NEAR.denominator - _NEAR.numerator
+    )
     return int((are_near & (upper != 0)).sum()) >= _OFTEN * len(lower)
 
 
@@ -207,4 +201,38 @@ def _order(tables: SampledTable, low: str, high: str, broken: int, rows: int) ->
         words=f"{quoted(high)} is never {relation} {quoted(low)}",
         broken=broken,
         rows=rows,
+    )
+
+
+def in_questions(relations: Sequence[Relation]) -> list[Relation]:
+    """Return the relations with the orders that share columns, directly or through others, as one question.
+
+    Its counts are those of the order that most rows break.
+    """
+    groups: list[list[Relation]] = []
+    for relation in relations:
+        connected = [group for group in groups if _are_connected(group, relation)]
+        groups = [group for group in groups if group not in connected]
+        groups.append([*itertools.chain(*connected), relation])
+    return [_as_one(group) for group in groups]
+
+
+def _are_connected(group: Sequence[Relation], relation: Relation) -> bool:
+    """Return whether a relation is an order of a column that a group of orders names."""
+    named = {name for one in group for name in one.columns}
+    return relation.key == group[0].key == "ordered" and not named.isdisjoint(relation.columns)
+
+
+def _as_one(orders: Sequence[Relation]) -> Relation:
+    """Return orders, or a single relation, as one question."""
+    most_broken = max(orders, key=lambda order: order.broken)
+    changes: dict[str, ColumnDraft] = {}
+    for order in orders:
+        changes |= order.changes
+    return replace(
+        most_broken,
+        entries=tuple(entry for order in orders for entry in order.entries),
+        columns=tuple(dict.fromkeys(name for order in orders for name in order.columns)),
+        words="; ".join(order.words for order in orders),
+        changes=changes,
     )
