@@ -74,7 +74,6 @@ def fit_mixture(
     total: float,
     masks: Sequence[StructuralZeros],
     settings: MixtureSynthesis,
-    start: Mixture | None = None,
     *,
     noise: float = 1.0,
 ) -> Mixture:
@@ -96,7 +95,6 @@ def fit_mixture(
             there, and what was suppressed is counted there.
         settings: how many products one fit mixes, how many fits are averaged (they disagree where the counts say nothing, and
             their average claims less there), most passes over all blocks, and the seed of the starts.
-        start: a model of the same sizes, masks, fits and components to start from, in place of new components.
         noise: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and
             nearly so for single attributes, pairs and larger sets each: a closer fit follows the noise. It also ends where a
             pass gains less than this number of standard deviations of that distance, or little of the remaining distance
@@ -106,8 +104,8 @@ def fit_mixture(
         The model. DP: post-processing.
 
     Raises:
-        InputError: no measurements, a shape other than `sizes` say, a total that is not positive, masks that allow no record,
-            or a start of other attributes.
+        InputError: no measurements, a shape other than `sizes` say, a total that is not positive, or masks that allow no
+            record.
     """
     if not 0 < total < math.inf:
         raise InputError(f"total ({total}) must be positive")
@@ -128,13 +126,9 @@ def fit_mixture(
     settings = chosen.model_copy(update={"components": components})
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
-    starts = (
-        _warm_start(start, unfitted, settings)
-        if start
-        else _cold_start(measurements, unfitted, settings)
-    )
+    starts = _starts(measurements, unfitted, settings)
     fitted = _fit_all(layout, objective, starts, settings.iterations, noise)
-    return calibrate_one_way(_averaged(fitted, unfitted), measurements)
+    return calibrate_one_way(averaged(fitted, unfitted), measurements)
 
 
 def _fit_all(
@@ -153,16 +147,21 @@ def _fit_all(
 
         descent = Descent(layout, objective, *starts[number])
         descent.run(iterations, noise, report_pass)
-        shares = descent.shares.T.astype(np.float64)
-        weights = descent.weights.astype(np.float64)
-        return shares, normal(weights)
+        return in_double(descent)
 
     with threadpool_limits(1):
         return list(LocalEngine().map(fit, range(len(starts))))
 
 
-def _averaged(fitted: Sequence[tuple[Floats, Floats]], unfitted: Mixture) -> Mixture:
-    """Return the model that is the average of several fits."""
+def in_double(descent: Descent) -> tuple[Floats, Floats]:
+    """Return the shares (components, cells of all blocks) and the weights of a descent, in double precision."""
+    shares = descent.shares.T.astype(np.float64)
+    weights = descent.weights.astype(np.float64)
+    return shares, normal(weights)
+
+
+def averaged(fitted: Sequence[tuple[Floats, Floats]], unfitted: Mixture) -> Mixture:
+    """Return the model that is the average of several fits; `unfitted` has its blocks."""
     lengths = [len(block.cells) for block in unfitted.blocks]
     ends = np.cumsum(lengths)
     all_shares = np.concatenate([shares for shares, _ in fitted])
@@ -176,7 +175,7 @@ def _averaged(fitted: Sequence[tuple[Floats, Floats]], unfitted: Mixture) -> Mix
     )
 
 
-def _cold_start(
+def _starts(
     measurements: Sequence[Observation],
     model: Mixture,
     settings: MixtureSynthesis,
@@ -265,37 +264,6 @@ def _start_in_boxes(
     weights = (mass / numbers)[box_of]
     boxes = Boxes(supports, box_of)
     return np.ascontiguousarray(all_shares, F32), weights.astype(F32), boxes
-
-
-def _warm_start(
-    start: Mixture,
-    model: Mixture,
-    settings: MixtureSynthesis,
-) -> list[Start]:
-    """Return the components of each fit of `start`. Raises InputError where they do not suit `model` or `settings`."""
-    start_shapes = [(block.attributes, block.cells.shape) for block in start.blocks]
-    model_shapes = [(block.attributes, block.cells.shape) for block in model.blocks]
-    if start_shapes != model_shapes:
-        raise InputError("start must be a mixture of the same attributes and masks")
-    if start.components != settings.fits * settings.components:
-        raise InputError(
-            f"start ({start.components} components) must have components * fits of the settings"
-        )
-    all_shares = np.concatenate(start.shares, axis=1).astype(F32)
-    all_weights = start.weights.astype(F32)
-    supports_of_blocks = block_supports(model.blocks, model.boxes, model.sizes)
-    supports = np.concatenate(supports_of_blocks, axis=1)
-    shares_outside = (~supports).astype(F32) @ all_shares.T
-    box_of = shares_outside.argmin(axis=0)
-    starts: list[Start] = []
-    for fit in range(settings.fits):
-        components = slice(fit * settings.components, (fit + 1) * settings.components)
-        shares = np.ascontiguousarray(all_shares[components].T)
-        weights = all_weights[components]
-        weights = weights / weights.sum()
-        boxes = Boxes(supports, box_of[components])
-        starts.append((shares, weights, boxes))
-    return starts
 
 
 def check_marginals(
