@@ -356,8 +356,8 @@ def test_a_dependence_is_found() -> None:
     assert np.abs(model.marginal((0, 1)) - truth).sum() < 0.8 * np.abs(noise).sum()
 
 
-def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
-    """Stopped fits have a chi^2 of about their cells; a step may pass it; from the end of one the next is at its own."""
+def test_a_fit_ends_at_the_noise() -> None:
+    """Stopped fits have a chi^2 of about their cells; a step may pass it."""
     blocks = tie(SIZES, []).blocks
     truth = model_of(np.random.default_rng(1).normal(size=(4, sum(SIZES))), np.zeros(4), blocks)
     cliques = list(itertools.combinations(range(4), 2))
@@ -373,11 +373,6 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
     one = MixtureSynthesis(components=30, fits=1, iterations=500)
     model = fit_mixture(measured, SIZES, 3000.0, [], one)
     assert 0.7 < chi(model, measured) <= 1.001
-    again = fit_mixture(
-        measured, SIZES, 3000.0, [], one.model_copy(update={"iterations": 1}), model
-    )
-    assert 0.6 < chi(again, measured) < chi(model, measured)
-    assert np.abs(again.marginal(range(4)) - model.marginal(range(4))).sum() < 0.05 * 3000
     assert (
         chi(
             fit_mixture(measured, SIZES, 3000.0, [], MixtureSynthesis(components=30), noise=0.0),
