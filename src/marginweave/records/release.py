@@ -49,7 +49,7 @@ from marginweave.prepare.codes import code_type
 from marginweave.records.gum.synthesize import Gum
 from marginweave.records.known import ExactCounts
 from marginweave.records.mixture import sample_mixture
-from marginweave.records.sets import SetLayout, cap_values, expand_sets, join_sets
+from marginweave.records.sets import SetLayout, cap_values, expand_sets, join_sets, spread_values
 from marginweave.records.shards import RecordSampler, stream
 from marginweave.records.synthesize import SeededSynthesis
 
@@ -257,13 +257,16 @@ def _from_marginals(
     inputs, compression = estimation_input(counts, configuration)
     conditions, compression = _conditions(where, compression)
     maker = sampler(inputs, settings, model, conditions)
+    masks = structural_masks(configuration, counts.domain.labels)
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
         if compression is not None:
             # post-processing
             records = expand_records(records, compression, stream(settings.seed, shard))
-        cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
+        generator = stream([settings.seed, _SETS], shard)
+        spread_values(records, configuration, masks, generator)  # post-processing
+        cap_values(records, configuration, generator)  # post-processing
         most = (
             None
             if settings.max_records is None

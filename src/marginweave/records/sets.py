@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -13,7 +13,15 @@ from marginweave.columns.category import cut_sets, pad_sets
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain
+from marginweave.domain.masks import StructuralZeros
+from marginweave.domain.zeros import broken_records
 from marginweave.observations.combinations import Aggregates
+
+_ROUNDS = 50
+_TRIED = 32
+"""Records of which the most alike one gets a value."""
+_MOST_GIVERS = 10_000
+"""Records that give a value in one round, which bounds memory."""
 
 
 class SetLayout:
@@ -91,22 +99,82 @@ def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> 
     return tuple(codes)
 
 
+def spread_values(
+    records: Records,
+    configuration: Configuration,
+    masks: Sequence[StructuralZeros],
+    rng: np.random.Generator,
+) -> None:
+    """Move values from records that have more of a set than its public cap to records that have fewer, in place.
+
+    A model draws each value by itself, as often as it was measured, so cutting alone would leave each too rare. Here each stays
+    as frequent as it is: a random value of a record goes to a record that lacks it, of some random ones to the one that is most
+    alike in all columns. Where values have no place left, `cap_values` cuts them. No record comes to have a combination that
+    `masks` forbid. `records` are as in `cap_values`. DP: post-processing.
+    """
+    for places, cap in _capped_sets(configuration):
+        tied = [mask for mask in masks if not set(places).isdisjoint(mask.attributes)]
+        for _ in range(_ROUNDS):
+            lengths = (records[:, places] == 0).sum(axis=1)
+            givers, takers = np.flatnonzero(lengths > cap), np.flatnonzero(lengths < cap)
+            if not len(givers) or not len(takers):
+                break
+            givers = rng.permutation(givers)[:_MOST_GIVERS]
+            _move_values(records, places, givers, takers, tied, rng)
+
+
+def _move_values(
+    records: Records,
+    places: Sequence[int],
+    givers: Integers,
+    takers: Integers,
+    masks: Sequence[StructuralZeros],
+    rng: np.random.Generator,
+) -> None:
+    """Move a value of each giver to a taker, in place, where one of those that are tried can have it."""
+    has_value = records[np.ix_(givers, places)] == 0
+    chances = np.where(has_value, rng.random(has_value.shape), -1.0)
+    values = np.array(places)[chances.argmax(axis=1)]
+    partners = np.zeros_like(givers)
+    most_alike = np.full(len(givers), -1)
+    for _ in range(_TRIED):
+        tried = rng.choice(takers, len(givers))
+        alike = (records[tried] == records[givers]).sum(axis=1)
+        is_better = (records[tried, values] == 1) & (alike > most_alike)
+        partners[is_better] = tried[is_better]
+        most_alike[is_better] = alike[is_better]
+    found = np.flatnonzero(most_alike >= 0)
+    _, firsts = np.unique(partners[found], return_index=True)  # a record takes one value at a time
+    moved = found[firsts]
+    givers, partners, values = givers[moved], partners[moved], values[moved]
+    records[givers, values], records[partners, values] = 1, 0
+    undone = broken_records(tuple(records[givers].T), masks)
+    undone |= broken_records(tuple(records[partners].T), masks)
+    records[givers[undone], values[undone]] = 0
+    records[partners[undone], values[undone]] = 1
+
+
 def cap_values(records: Records, configuration: Configuration, rng: np.random.Generator) -> None:
     """Remove values from records that have more of a set than its public cap, in place: a uniform choice of them stays.
 
     `records` has shape (n, attributes); of an attribute that is a value of a set (`Attribute.of_set`) code 0 has the value and
     1 lacks it. DP: post-processing.
     """
+    for places, cap in _capped_sets(configuration):
+        owners, values, _ = _cut(records, places, cap, rng)
+        records[:, places] = 1
+        records[owners, np.array(places)[values]] = 0
+
+
+def _capped_sets(configuration: Configuration) -> Iterator[tuple[list[int], int]]:
+    """Yield the attributes of each set whose values are attributes, and its cap; `join_sets` caps a set that is one."""
     for name, column in configuration.columns.items():
         places = []
         for j, attribute in enumerate(configuration.attributes):
             if attribute.of_set and attribute.column == name:
                 places.append(j)
-        if places:  # otherwise the column is no set, or one attribute, which `join_sets` caps
-            owners, values, _ = _cut(records, places, column.width, rng)
-            places_of_values = np.array(places)[values]
-            records[:, places] = 1
-            records[owners, places_of_values] = 0
+        if places:
+            yield places, column.width
 
 
 def _cut(
