@@ -291,7 +291,7 @@ class Rounds:
             yield unpack_tables(block)
 
     def model(self, finished: Sequence[_Finished]) -> Mixture:
-        """Return the model of all that is measured after these rounds, from the model before the last. DP: post-processing."""
+        """Return the model of all that is measured after these rounds. DP: post-processing."""
         from marginweave.estimate.mixture.fit import fit_mixture
         from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 
@@ -306,8 +306,7 @@ class Rounds:
             measured = merge_observations([*single, *larger])
             resize = self.drawn.configuration.resize
             total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
-            start = self.model(finished[:-1]) if finished else None
-            return pack_mixture(fit_mixture(measured, self.sizes, total, masks, _MODEL, start))
+            return pack_mixture(fit_mixture(measured, self.sizes, total, masks, _MODEL))
 
         follows: list[Measurement[Any]] = [self.drawn.plan.draw(OneWayMarginals)]
         for finished_round in finished:
