@@ -245,9 +245,15 @@ class Synthesizer(Shown):
 
     def _place_of_earlier(self, earlier: str) -> Path:
         """Return the files of the run that has released the same frame before, where `unchanged: skip` is declared."""
-        from marginweave.runs.lookup import existing_run, place_of_files
+        from marginweave.checkpoints.run_folder import RunFolder
+        from marginweave.runs.lookup import place_of_files
 
-        folder, _ = existing_run(self._home, earlier)
+        folder = RunFolder.at(self._home, earlier)
+        if folder.read_manifest() is None:
+            raise InputError(
+                f"run {earlier} has released this table already, in another home: give that home, as in "
+                f'Synthesizer(config, home="FOLDER"), or leave `unchanged: skip` out of the configuration'
+            )
         self._say(_ending(folder, f"Already released as run {earlier}", "nothing"))
         return place_of_files(folder)
 

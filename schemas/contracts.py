@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 RULE_TYPE = "the type is the declared one"
 
 
+def load_libraries() -> None:
+    """Import what contracts are made of: earlier, and in less time, than the first stage would."""
+    import pandera.pandas  # noqa: F401
+
+
 def arrow_frame(table: pyarrow.Table) -> pd.DataFrame:
     """Return a table as a frame whose columns are its Arrow arrays; nothing is copied."""
     import pandas as pd

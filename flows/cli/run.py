@@ -200,6 +200,7 @@ def _release(request: Request, reference: RunReference) -> None:
             session.enter_context(
                 prefect_session(folder.home, folder.internal, meanwhile=meanwhile)
             )
+            _load_flow()
             from prefect import tags
 
             from .. import release
@@ -215,14 +216,23 @@ def _release(request: Request, reference: RunReference) -> None:
             )
 
 
+def _load_flow() -> None:
+    """Import the flow, and what its first stage would import: all at once takes less time."""
+    from ...schemas.contracts import load_libraries
+    from .. import release  # noqa: F401
+
+    load_libraries()
+
+
 def _rehearse(request: Request) -> None:
-    """Compile what the release calls, or load it, while Prefect's server starts.
+    """Import the flow, and compile what it calls or load it, while Prefect's server starts.
 
     Where the disk refuses what was compiled, a stage that needs it says so, as stages do.
     """
     from marginweave.base.progress import unreported
     from marginweave.runs.rehearsal import rehearse
 
+    _load_flow()
     with suppress(OSError), unreported():
         rehearse(request.configuration)
 

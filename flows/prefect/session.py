@@ -6,6 +6,7 @@ import logging
 import logging.handlers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from marginweave.base.durable import at_place
@@ -104,9 +105,9 @@ class _PatientFileHandler(logging.handlers.RotatingFileHandler):
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
     """Send the lines that Prefect logs on the console to a file instead, inside this context."""
-    from prefect.logging.configuration import setup_logging
-
-    setup_logging()
+    import_module(
+        "prefect.main"
+    )  # its import sets the loggers up; a later one would take ours away
     with at_place(path, "written"):
         handler = _PatientFileHandler(path, encoding="utf-8", maxBytes=LOG_ROOM, backupCount=3)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

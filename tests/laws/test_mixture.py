@@ -421,6 +421,29 @@ def test_every_count_is_within_one_of_its_expectation(
     assert (np.abs((counts - shares * numbers[:, None]).sum(axis=0)) < 3).all()
 
 
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), cells=st.integers(1, 40), ties=st.booleans())
+def test_each_row_rounds_up_the_cells_that_lack_most(seed: int, cells: int, ties: bool) -> None:
+    """As a sort of the cells by what they lack says, the first of equal ones first."""
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(cells, 0.5), 7)
+    if ties:
+        shares = np.round(shares, 1)  # rows that do not add up to 1, and cells that lack nothing
+    numbers = rng.multinomial(300, rng.dirichlet(np.ones(7)))
+    counts = round_shares(shares, numbers, np.random.default_rng(seed))
+    same = np.random.default_rng(seed)
+    behind = same.random(cells) - 0.5
+    for k in same.permutation(np.flatnonzero(numbers)):
+        expected = shares[k] * numbers[k]
+        whole = expected.astype(np.int64)
+        behind += expected - whole
+        lacking = np.where(expected > whole, -behind, np.inf)
+        up = np.argsort(lacking, kind="stable")[: max(numbers[k] - whole.sum(), 0)]
+        whole[up] += 1
+        behind[up] -= 1
+        assert np.array_equal(counts[k], whole)
+
+
 def test_dealt_records_have_the_one_way_counts_of_the_model() -> None:
     """Components within one of their shares, single attributes within a few records, where chance would be off by 45."""
     model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)

@@ -46,17 +46,57 @@ def round_shares(
     counts = np.zeros(shares.shape, np.int64)
     start = generator.random(shares.shape[1])
     behind: Floats = np.asarray(start - 0.5)  # what each cell lacks so far
-    for k in generator.permutation(np.flatnonzero(numbers)):
-        expected = shares[k] * numbers[k]
-        rounded_down = expected.astype(np.int64)
-        behind += expected - rounded_down
-        keys = np.where(expected > rounded_down, -behind, np.inf)
-        missing = max(int(numbers[k] - rounded_down.sum()), 0)
-        cells = np.argsort(keys, kind="stable")[:missing]
-        counts[k] = rounded_down
-        counts[k, cells] += 1
-        behind[cells] -= 1
+    order = generator.permutation(np.flatnonzero(numbers))
+    _round_rows(np.ascontiguousarray(shares), numbers, order, behind, counts)
     return counts
+
+
+@kernel
+def _round_rows(
+    shares: Floats, numbers: Integers, order: Integers, behind: Floats, counts: Integers
+) -> None:  # pragma: no cover - compiled
+    """Write the rounded rows of `order` to `counts`; `behind` is what each cell lacks before and after."""
+    cells = counts.shape[1]
+    keys = np.empty(cells)
+    heap = np.empty(cells, np.int64)
+    for k in order:
+        missing = numbers[k]
+        for i in range(cells):
+            expected = shares[k, i] * numbers[k]
+            counts[k, i] = int(expected)
+            missing -= counts[k, i]
+            behind[i] += expected - counts[k, i]
+            keys[i] = -behind[i] if expected > counts[k, i] else np.inf
+            heap[i] = i
+        for root in range(cells // 2 - 1, -1, -1):
+            _sift(heap, keys, root, cells)
+        for left in range(cells, max(cells - missing, 0), -1):
+            first = heap[0]
+            counts[k, first] += 1
+            behind[first] -= 1
+            heap[0] = heap[left - 1]
+            _sift(heap, keys, 0, left - 1)
+
+
+@kernel
+def _sift(
+    heap: Integers, keys: Floats, root: int, size: int
+) -> None:  # pragma: no cover - compiled
+    """Move the entry at `root` down to where no entry below has a smaller key, or an equal one and a smaller number."""
+    moved = heap[root]
+    while 2 * root + 1 < size:
+        child = 2 * root + 1
+        if child + 1 < size:
+            a = heap[child]
+            b = heap[child + 1]
+            if keys[b] < keys[a] or (keys[b] == keys[a] and b < a):
+                child += 1
+        lower = heap[child]
+        if keys[moved] < keys[lower] or (keys[moved] == keys[lower] and moved < lower):
+            break
+        heap[root] = lower
+        root = child
+    heap[root] = moved
 
 
 def project_simplex(values: Floats, total: float) -> Floats:

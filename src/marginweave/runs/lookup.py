@@ -17,7 +17,14 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger import Ledger, Witness
 from marginweave.released.manifest import Manifest, RunState
 from marginweave.runs.continuity import check_continuity, check_outputs, sync_with_ledger
-from marginweave.runs.request import SKIPPED, STOPPED, ledger_of, original_request
+from marginweave.runs.request import (
+    SKIPPED,
+    STOPPED,
+    ledger_of,
+    no_such_run,
+    original_request,
+    was_skipped,
+)
 
 _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 
@@ -107,23 +114,16 @@ def reason_file(folder: RunFolder) -> Path | None:
     return file if file.exists() else None
 
 
-def was_skipped(folder: RunFolder) -> bool:
-    """Return whether the run was skipped, because its table had not changed (`unchanged: skip`), and not begun since."""
-    return (folder.internal / SKIPPED).exists() and folder.read_manifest() is None
-
-
 def existing_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     """Return the folder and the manifest of a run that has a manifest.
 
     Raises:
-        InputError: there is no such run.
+        InputError: there is no such run, or it was skipped.
     """
     folder = RunFolder.at(home, run)
     manifest = folder.read_manifest()
     if manifest is None:
-        raise InputError(
-            f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs"
-        )
+        raise no_such_run(folder)
     return folder, manifest
 
 

@@ -20,9 +20,9 @@ from marginweave.ledger import Ledger, LedgerLocation
 from marginweave.ledger.admission import rounded_down, rounded_up
 from marginweave.ledger.boxes import spent_share
 from marginweave.released.manifest import RunState
-from marginweave.runs.lookup import exclusive_lock, was_skipped
+from marginweave.runs.lookup import exclusive_lock
 from marginweave.runs.progress import Ending
-from marginweave.runs.request import Request
+from marginweave.runs.request import Request, was_skipped
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 _Change = Callable[[dict[_Key, float]], None]

@@ -176,11 +176,29 @@ class OriginalRequest:
     source: str
 
 
+def was_skipped(folder: RunFolder) -> bool:
+    """Return whether the run was skipped, because its table had not changed (`unchanged: skip`), and not begun since."""
+    return (folder.internal / SKIPPED).exists() and folder.read_manifest() is None
+
+
+def no_such_run(folder: RunFolder) -> InputError:
+    """Return the error of a command about a run without a manifest: it was skipped, or there is none of this name."""
+    if was_skipped(folder):
+        return InputError(
+            f"run {folder.run} was skipped: it has no release, and nothing to resume or to purge; "
+            f"{folder.internal / SKIPPED} says why"
+        )
+    place = folder.home / "runs"
+    return InputError(
+        f"run {folder.run} does not exist in {place}; `marginweave runs` lists the runs"
+    )
+
+
 def original_request(home: Path, run: str) -> OriginalRequest:
     """Return what a run was begun with.
 
     Raises:
-        InputError: there is no such run, or it was not begun.
+        InputError: there is no such run, or it was skipped.
         StageError: the file that says it is damaged.
     """
     folder = RunFolder.at(home, run)
@@ -191,9 +209,7 @@ def original_request(home: Path, run: str) -> OriginalRequest:
             f"run {run} has lost {path.name}; resume it: marginweave run CONFIG --run {run}"
         )
     if content is None:
-        raise InputError(
-            f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs"
-        )
+        raise no_such_run(folder)
     try:
         request = json.loads(content)
         configuration = Path(request["configuration"])

@@ -25,9 +25,8 @@ from marginweave.runs.lookup import (
     in_progress,
     reason_file,
     run_lock,
-    was_skipped,
 )
-from marginweave.runs.request import ledger_of
+from marginweave.runs.request import ledger_of, was_skipped
 
 
 class Progress(StrEnum):

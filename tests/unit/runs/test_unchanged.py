@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import marginweave as mw
 from marginweave.accounting.accounts import Account
+from marginweave.base.errors import InputError
 from marginweave.flows.cli.app import app
 from marginweave.flows.prefect.schedules import Schedule
 from marginweave.forecast.account import account_forecast
@@ -108,6 +109,21 @@ def test_a_skipped_night_charges_nothing_and_says_why_to_its_operator_alone(home
     assert 'outcome="skipped"} 1.0' in metrics_file(home).read_text()
 
 
+@pytest.mark.parametrize("words", [["resume"], ["purge"], ["report"]])
+def test_a_command_about_a_skipped_run_says_that_it_was_skipped(
+    home: Path, words: list[str]
+) -> None:
+    config = people(home, 60, **SKIP)
+    run_plainly(home, config, "first")
+    with commands_without_prefect():
+        CliRunner().invoke(app, ["run", str(config), "--run", "tonight"])
+        told = CliRunner().invoke(app, [*words, "tonight"])
+    assert told.exit_code == 2
+    said = " ".join(told.output.split())
+    assert "run tonight was skipped: it has no release, and nothing to resume or to purge" in said
+    assert "skipped.txt says why" in said
+
+
 def test_the_overview_asks_for_nothing_after_a_skipped_night(home: Path) -> None:
     from datetime import UTC, datetime
 
@@ -139,6 +155,14 @@ def test_fit_returns_the_release_of_the_same_frame(home: Path) -> None:
     assert synthesizer.fit(people_frame(), run="again").release.place == first
     assert draws(home) == before
     assert synthesizer.fit(people_frame(202), run="other").release.place != first
+
+
+def test_fit_says_where_the_release_of_the_same_frame_is_not_in_this_home(home: Path) -> None:
+    configuration = mw.Configuration.from_yaml(people(home, 60, **SKIP))
+    mw.Synthesizer(configuration, home=home).fit(people_frame(), run="first")
+    elsewhere = mw.Synthesizer(configuration, home=home / "other")
+    with pytest.raises(InputError, match=r"run first has released this table .* another home"):
+        elsewhere.fit(people_frame(), run="again")
 
 
 @pytest.mark.parametrize(("unchanged", "is_listed"), [("skip", True), ("release", False)])
