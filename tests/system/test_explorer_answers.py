@@ -12,7 +12,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ import pytest
 import yaml
 
 from marginweave.accounting.accounts import Account
-from marginweave.answers.intervals import Reach
+from marginweave.answers.intervals import Reach, count_interval_of
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import GroupAnswer, MarginalAnswers
-from marginweave.answers.quantities import Factor
+from marginweave.answers.merged import count_between
+from marginweave.answers.quantities import Factor, share_between
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_question
 from marginweave.inference.answers import read_answers
@@ -330,27 +331,13 @@ def test_sums_are_those_of_least_squares(chromium: Browser, tmp_path: Path) -> N
     survey = Survey(sizes=SIZES, sets=sets, merged=MERGED)
     rng = np.random.default_rng(3)
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
-    arrays = dict[str, Any]()
-    shown = set[tuple[int, ...]]()
-    for length in range(4):
-        shown.update(itertools.combinations(range(3), length))
-    reach = Reach(level=0.95)
-    facts = {
-        "squares": pack_squares(squares.measured, shown, range(3), reach, arrays),
-        "rules": pack_rules((), arrays),
-        "sizes": SIZES,
-        "reach": reach.sigmas,
-        "attributes": [{"labels": []}] * 3,
-    }
-    packed = {name: np.asarray(array).tolist() for name, array in arrays.items()}
+    packed, facts = _packed(squares)
     queries = [_random_queries(rng) for _ in range(300)]
     rows = [_rows(weights) for weights in queries]
-    page = tmp_path / "explore.html"
-    made_up, codes = published()
-    page.write_text(render_explorer(made_up, shown_records(made_up, codes)), encoding="utf-8")
+    page = _made_up_page(tmp_path)
     chromium.open(page, 1280)
     settle(chromium)
-    solved_by_page = chromium.run(_SOLVE, _plain(facts), packed, rows)
+    solved_by_page = chromium.run(_SOLVE, facts, packed, rows)
     compared = Counter[str]()
     for weights, by_page in zip(queries, solved_by_page, strict=True):
         solved = _solved(squares, weights)
@@ -363,6 +350,93 @@ def test_sums_are_those_of_least_squares(chromium: Browser, tmp_path: Path) -> N
         np.testing.assert_allclose(covariance, solved.covariance, rtol=1e-8, atol=1e-7)
         compared["solved"] += 1
     assert min(compared["solved"], compared["refused"]) >= 30
+
+
+_SHARES = """const [facts, arrays, questions] = arguments;
+const packed = Object.fromEntries(Object.entries(arrays).map(([name, numbers]) => [name, Float64Array.from(numbers)]));
+const tables = new Tables({ header: { ...facts, tables: [], total: 0 }, arrays: packed });
+const counted = (conditions) => ({ conditions, measured: true, ...tables.counts(conditions, 1) });
+return questions.map(([part, whole]) => {
+  const { estimate, low, high } = tables.share(counted(part), counted(whole)) ?? {};
+  return [estimate ?? null, low ?? null, high ?? null];
+});"""
+
+
+def test_shares_of_merged_values_are_those_of_python(chromium: Browser, tmp_path: Path) -> None:
+    """Where the other column leaves nobody out, noise takes the likely count out of its bounds, which decide it then."""
+    pairs = (((0, 1), 12.0, True), ((1, 2), 12.0, True))
+    sets = (*(((axis,), 3.0, False) for axis in range(3)), *pairs)
+    survey = Survey(sizes=SIZES, sets=sets, merged=MERGED)
+    # by these draws 44 of 180 questions have another estimate between other ends
+    rng = np.random.default_rng(9)
+    table = rng.poisson(0.3, survey.cells).astype(np.float64)
+    table[1:], table[:, 2:], table[:, :, :2] = 0.0, 0.0, 0.0  # nobody has the merged values
+    table[0, 0, 4] = 300.0
+    measured = survey.measure(table, rng).measured
+    merged_below = {axis: np.full(size, 3.0) for axis, size in enumerate(SIZES)}
+    squares = LeastSquares(replace(measured, merged_below=merged_below))
+    packed, facts = _packed(squares)
+    reach = Reach(level=0.95)
+    questions, expected = list[Any](), list[list[float | None]]()
+    for _ in range(400):
+        asked, other = rng.choice(3, 2, replace=False).tolist()
+        chosen = rng.choice(SIZES[asked], 2, replace=False)
+        conditions = [(other, list(range(SIZES[other]))), (asked, sorted(chosen.tolist()))]
+        share = _share_between_bounds(squares, conditions, reach)
+        if share is not None:
+            questions.append((conditions, conditions[:1]))
+            expected.append(share)
+    page = _made_up_page(tmp_path)
+    chromium.open(page, 1280)
+    settle(chromium)
+    shown = chromium.run(_SHARES, facts, packed, _plain(questions))
+    assert len(questions) >= 100
+    np.testing.assert_allclose(
+        np.array(shown, np.float64), np.array(expected, np.float64), rtol=1e-9, atol=1e-9
+    )
+
+
+def _share_between_bounds(
+    squares: LeastSquares, conditions: list[tuple[int, list[int]]], reach: Reach
+) -> list[float | None] | None:
+    """What Python says of the share of the first condition's records; None where its tables tell the values apart."""
+    weights = {
+        axis: np.isin(np.arange(SIZES[axis]), codes)[None] * 1.0
+        for axis, codes in sorted(conditions)
+    }
+    group = {axis: vectors for axis, vectors in weights.items() if axis == conditions[0][0]}
+    if not isinstance(_solved(squares, weights), bool) or not _solved(squares, weights):
+        return None
+    part = count_between(squares, weights, reach.each)
+    solved = squares.solve(group)
+    whole = count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), reach.each)
+    share, note = share_between(part, whole)
+    return [None] * 3 if note else [share.estimate, share.low, share.high]
+
+
+def _packed(squares: LeastSquares) -> tuple[dict[str, Any], Any]:
+    """What a page has of measured tables: arrays, and facts of its header."""
+    arrays = dict[str, Any]()
+    shown = set[tuple[int, ...]]()
+    for length in range(4):
+        shown.update(itertools.combinations(range(3), length))
+    reach = Reach(level=0.95)
+    facts = {
+        "squares": pack_squares(squares.measured, shown, range(3), reach, arrays),
+        "rules": pack_rules((), arrays),
+        "sizes": SIZES,
+        "reach": reach.sigmas,
+        "attributes": [{"labels": [], "lowered": 0}] * 3,
+    }
+    return {name: np.asarray(array).tolist() for name, array in arrays.items()}, _plain(facts)
+
+
+def _made_up_page(folder: Path) -> Path:
+    """An explorer of a made-up release, whose objects take other numbers."""
+    page = folder / "explore.html"
+    made_up, codes = published()
+    page.write_text(render_explorer(made_up, shown_records(made_up, codes)), encoding="utf-8")
+    return page
 
 
 def _solved(squares: LeastSquares, weights: dict[int, Any]) -> Estimates | bool:

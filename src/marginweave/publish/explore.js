@@ -197,11 +197,12 @@ class Tables {
     return ends && { ...ends, but: this.squares.allBut(records, group) };
   }
 
-  // A count with the ends of one of two intervals that hold together.
+  // A count with the ends of one of two intervals that hold together. A count between bounds is the likely one as far as these
+  // ends allow it, so it goes with them.
   joint(count) {
-    if (count.below !== undefined) return count;
-    const { low, high } = this.counts(count.conditions, 2);
-    return { ...count, below: low, above: high };
+    if (count.below !== undefined && !count.merged) return count;
+    const { estimate, low, high } = this.counts(count.conditions, 2);
+    return { ...count, estimate, below: low, above: high };
   }
 
   saysNothing(conditions, count) {
