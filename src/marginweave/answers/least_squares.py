@@ -75,6 +75,9 @@ class LeastSquares:
         for number, table in enumerate(measured.tables):
             for part in table.parts:
                 self._tables_of_part[part].add(number)
+        self._parts_of_axis: dict[int, set[int]] = defaultdict(set)
+        for number, part in enumerate(measured.parts):
+            self._parts_of_axis[part.axis].add(number)
         self._pooled: dict[Signature, tuple[Floats, float]] = {}
         self._axes: dict[tuple[int, bool], Axis] = {}
         self._counts: dict[int, Floats] = {}
@@ -190,10 +193,16 @@ class LeastSquares:
     def _signatures(self, axes: frozenset[int]) -> Sequence[Signature]:
         """Return the parts of these axes in each table that has all of them. They are kept for the next query."""
         if axes not in self._signatures_of_axes:
-            parts = enumerate(self.measured.parts)
-            parts_of_axes = {number for number, part in parts if part.axis in axes}
+            # only tables with all of the axes are looked at: there may be thousands of others
+            parts_of_axes = set[int]()
+            numbers = set(range(len(self.measured.tables)))
+            for axis in axes:
+                parts = self._parts_of_axis[axis]
+                parts_of_axes |= parts
+                numbers &= set[int]().union(*(self._tables_of_part[part] for part in parts))
             signatures: dict[Signature, None] = {}
-            for table in self.measured.tables:
+            for table_number in sorted(numbers):
+                table = self.measured.tables[table_number]
                 signature = tuple(number for number in table.parts if number in parts_of_axes)
                 if len(signature) == len(axes):
                     signatures[signature] = None
