@@ -66,6 +66,7 @@ _SIZES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 """Forms of cells that are sizes and no numbers, and what to do about each."""
+_ROW_NUMBER = re.compile("0|[1-9][0-9]{0,14}")
 _BRACKETS = re.compile(rf"\({_DIGITS}\)")
 _IN_BRACKETS = "cells in brackets are negative numbers: write -123 for (123)"
 
@@ -134,11 +135,10 @@ def _is_row_number(column: ColumnCells) -> bool:
     """Return whether the cells are whole numbers without a gap, each once: from 0 or 1 on, or many of them."""
     if column.gaps or len(column.present) != column.filled:
         return False
-    row_numbers = [int(text) for text in column.present if re.fullmatch("0|[1-9][0-9]{0,14}", text)]
-    if len(row_numbers) != column.filled:
+    if not all(map(_ROW_NUMBER.fullmatch, column.present)):
         return False
-    first = min(row_numbers)
-    are_consecutive = max(row_numbers) - first == column.filled - 1
+    first = min(map(int, column.present))
+    are_consecutive = max(map(int, column.present)) - first == column.filled - 1
     return are_consecutive and (column.filled > MOST_VALUES or first <= 1)
 
 

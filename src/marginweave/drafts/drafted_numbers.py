@@ -14,6 +14,8 @@ from functools import reduce
 from itertools import accumulate
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from marginweave.configuration.columns import NumberColumn
@@ -49,6 +51,8 @@ _CLASSIFICATION = re.compile(
     rf"(?i)(^|[^a-z])({_PLACES}|{_LISTS}|u?id|uuid|guid)([^a-z]|$)|[a-z](ID|Id)$"
 )
 """Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
+_PLAIN = r"^-?[0-9]+(\.[0-9]+)?$"
+"""A number as configurations write it."""
 _LEADING_ZERO = re.compile("[+-]?0[0-9]")
 _LEAST_DIGITS = 4
 _LEAST_CELLS = 5
@@ -150,8 +154,12 @@ def _plain(column: ColumnCells, form: NumberForm, text: str) -> str | None:
     return form.plain(text) or (text if is_usual and number(text) is not None else None)
 
 
-def _plain_cells(column: ColumnCells, form: NumberForm) -> tuple[Counter[str], list[str]]:
+def _plain_cells(column: ColumnCells, form: NumberForm) -> tuple[Mapping[str, int], list[str]]:
     """Return the number of cells of each number, as configurations write them, and the texts that are no numbers."""
+    if form.is_usual and not column.gaps:
+        are_plain = pc.match_substring_regex(pa.array(column.present, pa.string()), _PLAIN)
+        if pc.all(are_plain).as_py():  # at once: a million numbers one by one take seconds
+            return column.cells, []
     cells: Counter[str] = Counter()
     unread = []
     for text in column.present:
@@ -249,7 +257,11 @@ def decimals_of(numbers: Collection[Decimal]) -> int:
     That is the most decimals of any, or up to nine where all numbers are as near to so many as doubles are added up. Where any
     has more than nine, it is as many as a millionth of their range has: values are released as draws in bins.
     """
-    most = max((_decimals_of(value) for value in numbers), default=0)
+    most = 0
+    for value in numbers:
+        # few are normalized, which takes most of the time
+        if -int(value.as_tuple().exponent) > most:
+            most = max(most, _decimals_of(value))
     if most <= _MOST_DECIMALS:
         return most
     for decimals in range(_MOST_DECIMALS + 1):

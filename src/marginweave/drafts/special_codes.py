@@ -6,7 +6,7 @@ DP: none. The codes are private, as are the cells: a suggestion for the person w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 _FORM = re.compile(r"-?(9+(\.9+)?|9+[5-8]|7+|8+)|-[1-9]")
@@ -21,17 +21,24 @@ def special_codes(
     Without `limits` these are the least and the largest of the numbers that have no such form. A number below 0 is far from
     all where no other is.
     """
-    coded = {value for value in numbers if _FORM.fullmatch(format(value.normalize(), "f"))}
-    sizes = [value for value in numbers if value not in coded]
-    if limits is None:
-        limits = (min(sizes, default=Decimal(0)), max(sizes, default=Decimal(0)))
-    low, high = limits
+    ordered = sorted(numbers)
+    low, high = limits or (_first_size(ordered), _first_size(reversed(ordered)))
     far = (high - low) / _FAR
     codes: dict[Decimal, int] = {}
-    for value in sorted(coded):
+    outside = [value for value in ordered if not low < value < high]
+    for value in filter(_is_coded, outside):
         is_above = value - high >= far
         is_below = value < low and (low >= 0 or low - value >= far)
         if is_above or is_below:
             codes[value] = numbers[value]
     has_repeats = sum(codes.values()) > len(codes)
     return codes if has_repeats else {}
+
+
+def _first_size(numbers: Iterable[Decimal]) -> Decimal:
+    """Return the first number that has no form of a code; 0 where there is none. Of many numbers few are spelled out."""
+    return next((value for value in numbers if not _is_coded(value)), Decimal(0))
+
+
+def _is_coded(value: Decimal) -> bool:
+    return _FORM.fullmatch(format(value.normalize(), "f")) is not None
