@@ -71,17 +71,49 @@ def known_apart(
     columns_of_tables = [_names(table.attributes, configuration) for table in configuration.totals]
     shares: dict[Names, float] = {}
     for bound in bounds:
-        if not bound.noise or not bound.deviation:
-            continue
-        if not any(names.issuperset(bound.attributes) for names in columns_of_tables):
-            continue
-        # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
-        cells = bound.noise / expected_noise(bound.deviation, 1)
-        explained = bound.noise + _DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
-        if bound.distance > explained:
-            apart = math.sqrt(bound.distance**2 - bound.noise**2)
-            shares[bound.attributes] = min(1.0, apart / (2 * max(1.0, counts.record_count)))
+        if any(names.issuperset(bound.attributes) for names in columns_of_tables):
+            share = _share_beyond_noise(bound, counts.record_count)
+            if share:
+                shares[bound.attributes] = share
     return shares
+
+
+def _share_beyond_noise(bound: MarginalBound, records: float) -> float:
+    """Return the share of records that would have to change to agree with noisy counts; 0 where noise explains the distance."""
+    if not bound.noise or not bound.deviation:
+        return 0.0
+    # noise is the expected norm, sqrt(2/pi) n s: divided by that of a single cell it is n
+    cells = bound.noise / expected_noise(bound.deviation, 1)
+    explained = bound.noise + _DEVIATIONS * math.sqrt(_NORM_VARIANCE * cells) * bound.deviation
+    if bound.distance <= explained:
+        return 0.0
+    apart = math.sqrt(bound.distance**2 - bound.noise**2)
+    return min(1.0, apart / (2 * max(1.0, records)))
+
+
+def missed_sentences(
+    bounds: Iterable[MarginalBound],
+    counts: Aggregates,
+    apart: Collection[Names],
+    titles: Mapping[str, str],
+) -> Iterator[Sentence]:
+    """Yield what the records have lost of measured tables of three columns and more, if they have: of the worst, and how many.
+
+    A table is missed where the records are farther from its counts than twice its noise, and beyond noise farther than what is
+    good. Columns and pairs have their grades. Those in `apart` have a sentence already.
+    """
+    missed = list[tuple[float, MarginalBound]]()
+    for bound in bounds:
+        if len(bound.attributes) < 3 or bound.attributes in apart:
+            continue
+        share = _share_beyond_noise(bound, counts.record_count)
+        if share > GOOD and bound.distance > 2 * (bound.noise or 0.0):
+            missed.append((share, bound))
+    if missed:
+        share, worst = max(missed, key=lambda one: one[0])
+        names = " x ".join(titles.get(name, name) for name in worst.attributes)
+        key = "one" if len(missed) == 1 else "more"
+        yield verdict_sentence(f"missed.{key}", names=names, share=Share(share), tables=len(missed))
 
 
 def _names(attributes: Iterable[int], configuration: Configuration) -> set[str]:

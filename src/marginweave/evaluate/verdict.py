@@ -21,6 +21,7 @@ from marginweave.evaluate.advice import (
     advice,
     apart_sentences,
     known_apart,
+    missed_sentences,
     rounds_line,
     total_sentences,
 )
@@ -150,8 +151,9 @@ def release_verdict(
         dependence=dependences(association, bounds, float(counts.record_count)),
     )
     result = _add_configuration_sentences(result, counts, configuration, apart, facts)
+    missed = missed_sentences(bounds, counts, apart, configuration.titled_names)
     about_columns = column_advice(_titled(columns, configuration.titled_names))
-    result = with_sentences_before(result, advice=about_columns)
+    result = with_sentences_before(result, says=[*missed], advice=about_columns)
     if unchosen:
         result = _add_choice_sentence(
             result, len(unchosen), configuration, facts, has_measured_pair=2 in deviations

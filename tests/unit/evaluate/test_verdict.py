@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from marginweave.configuration.columns import NumberColumn
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
-from marginweave.evaluate.advice import BeyondNoise, known_apart
+from marginweave.evaluate.advice import BeyondNoise, known_apart, missed_sentences
 from marginweave.evaluate.distances import (
     expected_errors,
     merged_shares,
@@ -963,3 +963,25 @@ def test_a_column_without_any_value_is_not_good() -> None:
 def test_no_group_has_fewer_than_one_record() -> None:
     found = verdict(errors_of(bounds(0.1, 10**6), 10**6), {1: [0.1], 2: [0.2]}, 10**6)
     assert not any("groups of fewer" in line for line in found.says)
+
+
+def test_records_that_miss_a_measured_table_are_told() -> None:
+    """Of three columns and more, by more than twice its noise and by more than is good; the worst is named, others counted."""
+    config = configuration(missing=[])
+    domain = Domain(names=NAMES, labels=tuple(a.labels for a in config.attributes))
+    counts = Aggregates(domain=domain, record_count=1000, record_deviation=1.0, levels=(), noise=())
+    near, far, farther = (bounds(2, 1000, beyond=b, length=3)[-1] for b in (0.9 * GOOD, 0.3, 0.4))
+    other = far.model_copy(update={"attributes": NAMES[:3]})
+    noisy = bounds(60, 1000, beyond=0.5, length=3)[-1]
+    pair = bounds(2, 1000, beyond=0.5)[-1]
+
+    def said(*measured: MarginalBound, apart: tuple[tuple[str, ...], ...] = ()) -> list[str]:
+        return [*map(str, missed_sentences(measured, counts, apart, {"age": "Age"}))]
+
+    assert said(pair, near, noisy) == []
+    (one,) = said(far, near)
+    assert "region x Age x grade together: about 30 % of them" in one
+    (two,) = said(other, farther)
+    assert "2 tables of three columns and more. The worst is region x Age x grade" in two
+    assert "about 40 %" in two
+    assert said(far, apart=(far.attributes,)) == []
