@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
@@ -108,7 +109,8 @@ def importing() -> Iterator[None]:
     """
     hidden = [name for name in _EXTRAS if name not in sys.modules]
     gc.disable()
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: an import of it fails
+    loaded: dict[str, Any] = sys.modules
+    loaded.update(dict.fromkeys(hidden))  # None: an import of it fails
     try:
         yield
     finally:

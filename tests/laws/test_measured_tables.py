@@ -48,7 +48,8 @@ def sparse(sizes: tuple[int, ...], rng: np.random.Generator) -> Counts:
 
 def _drawn(shares: Counts, rng: np.random.Generator) -> Counts:
     records = 120 * np.count_nonzero(shares)
-    return rng.multinomial(records, (shares / shares.sum()).ravel()).reshape(shares.shape) * 1.0
+    counts = rng.multinomial(records, (shares / shares.sum()).ravel())
+    return counts.reshape(shares.shape).astype(np.float64)
 
 
 def measured(table: Counts, axes: tuple[int, ...], sigma: float, rng: Any) -> Observation:
@@ -96,7 +97,8 @@ def test_records_keep_two_tables_that_share_a_column_and_a_rule() -> None:
     rows[rows[:, 0] == 1, 4] = 0
     rows[:, 1] = rows[:, 0] ^ rows[:, 2]
     rows[:, 3] = rows[:, 1] ^ rows[:, 4]
-    table = np.bincount(rows @ (16, 8, 4, 2, 1), minlength=32).reshape((2,) * 5) * 1.0
+    counts = np.bincount(rows @ (16, 8, 4, 2, 1), minlength=32)
+    table = counts.reshape((2,) * 5).astype(np.float64)
     cliques = [(0, 1, 2), (1, 3, 4), *((axis,) for axis in range(5))]
     observations = [measured(table, clique, 30.0, rng) for clique in cliques]
     assert {found.attributes for found in tables_beyond_pairs(observations)} == {*cliques[:2]}
@@ -116,6 +118,7 @@ def test_tables_that_pairs_explain_start_nothing() -> None:
         rng = np.random.default_rng(seed)
         pair = [rng.dirichlet(np.full(6, 0.3), 6) for _ in range(2)]
         shares = np.einsum("a,ab,bc->abc", rng.dirichlet(np.full(6, 0.5)), *pair)
-        table = rng.multinomial(20_000, shares.ravel()).reshape(shares.shape) * 1.0
+        counts = rng.multinomial(20_000, shares.ravel())
+        table = counts.reshape(shares.shape).astype(np.float64)
         for sigma in (2.0, 40.0, 400.0):
             assert tables_beyond_pairs([measured(table, (0, 1, 2), sigma, rng)]) == []

@@ -389,7 +389,7 @@ def test_shares_of_merged_values_are_those_of_python(chromium: Browser, tmp_path
     page = _made_up_page(tmp_path)
     chromium.open(page, 1280)
     settle(chromium)
-    shown = chromium.run(_SHARES, facts, packed, _plain(questions))
+    shown = chromium.run(_SHARES, facts, packed, json.loads(json.dumps(questions)))
     assert len(questions) >= 100
     np.testing.assert_allclose(
         np.array(shown, np.float64), np.array(expected, np.float64), rtol=1e-9, atol=1e-9
@@ -401,7 +401,7 @@ def _share_between_bounds(
 ) -> list[float | None] | None:
     """What Python says of the share of the first condition's records; None where its tables tell the values apart."""
     weights = {
-        axis: np.isin(np.arange(SIZES[axis]), codes)[None] * 1.0
+        axis: np.isin(np.arange(SIZES[axis]), codes)[None].astype(np.float64)
         for axis, codes in sorted(conditions)
     }
     group = {axis: vectors for axis, vectors in weights.items() if axis == conditions[0][0]}
@@ -411,7 +411,9 @@ def _share_between_bounds(
     solved = squares.solve(group)
     whole = count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), reach.each)
     share, note = share_between(part, whole)
-    return [None] * 3 if note else [share.estimate, share.low, share.high]
+    if note:
+        return [None, None, None]
+    return [share.estimate, share.low, share.high]
 
 
 def _packed(squares: LeastSquares) -> tuple[dict[str, Any], Any]:

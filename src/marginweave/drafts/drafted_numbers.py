@@ -15,9 +15,9 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import ValidationError
 
+from marginweave.base.arrow import compute as pc
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.number_texts import NumberForm, NumberText
 from marginweave.configuration.values import number

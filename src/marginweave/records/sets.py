@@ -132,9 +132,10 @@ def _move_values(
     rng: np.random.Generator,
 ) -> None:
     """Move a value of each giver to a taker, in place, where one of those that are tried can have it."""
-    has_value = records[np.ix_(givers, places)] == 0
+    columns = np.array(places)
+    has_value = records[np.ix_(givers, columns)] == 0
     chances = np.where(has_value, rng.random(has_value.shape), -1.0)
-    values = np.array(places)[chances.argmax(axis=1)]
+    values = columns[chances.argmax(axis=1)]
     partners = np.zeros_like(givers)
     most_alike = np.full(len(givers), -1)
     for _ in range(_TRIED):

@@ -13,7 +13,7 @@ from marginweave.estimate.rounding import project_simplex
 from marginweave.observations.tables import CensoredObservation, Observation
 
 # Of the squares of what pairs expect. Of a parity it is 1. Of the triples of affairs, drug_deaths_cat, ma2019_cat and adult_cat
-# none had more than .09, with noise of a two thousandth of the rows; of those of adult, with each year of age, six had up to .32.
+# none had more than .09, with noise of a two thousandth of the rows; of those of adult with each year of age some had .32.
 _LEAST_BEYOND = 0.1
 _SIGMAS = 6.0
 _SWEEPS = 10

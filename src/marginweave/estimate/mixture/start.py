@@ -151,7 +151,9 @@ class TreeStart:
         axes = {block: self._axes(block, table) for block in touched}
         known_axes = [axis for block in touched if block in records for axis in axes[block]]
         new_axes = [axis for block in new for axis in axes[block]]
-        counts = project_simplex(table.counts, self._total).transpose(known_axes + new_axes)
+        counts = project_simplex(table.counts.astype(np.float64), self._total).transpose(
+            known_axes + new_axes
+        )
         new_shape = counts.shape[len(known_axes) :]
         shares = counts.reshape(-1, math.prod(new_shape))
         rows = np.zeros(number, np.int64)
