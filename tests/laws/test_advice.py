@@ -84,6 +84,7 @@ ADVICE: dict[str, tuple[Written, Written]] = {
     "check.table.ids-advice": ({}, SUBJECT),
     "check.table.ids-warning": ({}, SUBJECT),
     "verdict.changed.ownerless-advice": (SUBJECT, {"privacy__unit__missing_subject": "own"}),
+    "verdict.uncounted.advice": (SUBJECT, {"privacy__unit__max_records": 9}),
     "verdict.undeclared-advice.uncounted": (SETS, {"columns__signs__outside": "other"}),
     "verdict.undeclared-advice.declare": (
         {},

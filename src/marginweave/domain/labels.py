@@ -85,9 +85,9 @@ _TWO_SIDED = 1.96
 class UncountedRows:
     """The noisy number of rows that are not counted, because subjects have more rows than the `cap`.
 
-    `subjects` have more; `rows` are the rows beyond the cap, at most `most` of each subject: where some have more than that,
-    there are more rows as well. Both are noisy counts, but never below 0. The deviations are of their noise, and each pair of
-    ends is an interval at 95 %.
+    `subjects` have more; `rows_at_least` are the rows beyond the cap, at most `most` of each subject: where some have more than
+    that, there are more rows as well. Both are noisy counts, but never below 0. The deviations are of their noise, and each
+    pair of ends is an interval at 95 %.
     """
 
     cap: int
@@ -95,7 +95,7 @@ class UncountedRows:
     subjects: int
     subjects_deviation: float
     subjects_ends: tuple[int, int]
-    rows: int
+    rows_at_least: int
     rows_deviation: float
     rows_ends: tuple[int, int]
 
@@ -103,7 +103,7 @@ class UncountedRows:
     def found(self) -> bool:
         """True if more subjects have such rows than noise explains.
 
-        `most` times their number is at least `rows`, and has the same noise: rows that are found without subjects are noise.
+        `most` times their number is at least `rows_at_least`, and has the same noise: rows without subjects are noise.
         """
         return self.subjects_ends[0] > 0
 
@@ -133,6 +133,9 @@ class UncountedRows:
             high=high,
             cap=self.cap,
             column=column,
+            further=verdict_sentence(
+                "uncounted.further-one" if self.most == 1 else "uncounted.further", most=self.most
+            ),
         )
 
     def least_share(self, records: float, deviation: float) -> tuple[float, float]:
@@ -144,13 +147,13 @@ class UncountedRows:
         adds at most `most` of those that x counts.
         """
         counted = max(records, 1.0)
-        half = float(self.rows_ends[1] - self.rows)
+        half = float(self.rows_ends[1] - self.rows_at_least)
         of_records = half * deviation / self.rows_deviation if self.rows_deviation else 0.0
         low = 0.0
         if self.rows_ends[0]:
-            low, _ = ratio_ends(self.rows, half, counted, of_records)
+            low, _ = ratio_ends(self.rows_at_least, half, counted, of_records)
         low = max(low, self.subjects_ends[0] / (counted + _TWO_SIDED * deviation))
-        about = min(max(self.rows, self.subjects), self.most * self.subjects) / counted
+        about = min(max(self.rows_at_least, self.subjects), self.most * self.subjects) / counted
         low = min(low, about)
         return about / (1 + about), low / (1 + low)
 

@@ -111,13 +111,18 @@ def with_uncounted(
 ) -> Verdict:
     """Return the verdict with a sentence on rows that are not counted, where their number was measured.
 
-    It makes no release worse: the number of rows that are counted of a subject is declared. `titles` has what the sentence
-    calls a column.
+    A release is no better than "with care" where at least 10 % of the rows are in no number, by the lower end: the most rows of
+    a subject are declared, but not how many rows that leaves out. `titles` has what the sentence calls a column.
     """
     uncounted = counts.domain.uncounted
     subject = configuration.privacy.subject
     if uncounted is None or subject is None:
         return verdict
     title = titles.get(subject.column, subject.column)
-    sentence = uncounted.sentence(counts.record_count, counts.record_deviation, title)
-    return with_sentences_before(verdict, says=[sentence])
+    facts = counts.record_count, counts.record_deviation
+    advice = list[Sentence]()
+    if uncounted.found and uncounted.least_share(*facts)[1] >= _MUCH:
+        advice.append(verdict_sentence("uncounted.advice"))
+        if verdict.publication == "good":
+            verdict = verdict.model_copy(update={"publication": "with care"})
+    return with_sentences_before(verdict, says=[uncounted.sentence(*facts, title)], advice=advice)

@@ -37,7 +37,7 @@ def uncounted_rows(
         subjects=max(round(subjects / most), 0),
         subjects_deviation=sigma / most,
         subjects_ends=(low, high),
-        rows=max(rows, 0),
+        rows_at_least=max(rows, 0),
         rows_deviation=sigma,
         rows_ends=(max(rows - half, 0), max(rows, 0) + half),
     )

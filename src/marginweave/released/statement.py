@@ -194,9 +194,9 @@ class ReleaseIdentity(Described):
     )
     configured_after_check: bool = Field(
         default=False,
-        description="Whether anything that a release depends on is known to have been changed after a look at the table. Looks "
-        "are check, and a run that stopped for its rows or looked for ids that repeat. False: none is known in the home of "
-        "this run.",
+        description="Whether somebody is known to have looked at the table by other settings than those of this release, "
+        "before it: a change may then have followed what was seen. Looks are check, and a run that stopped for its rows or "
+        "looked for ids that repeat. False: none is known in the home of this run.",
     )
     drafted_from_table: bool = Field(
         default=False,
@@ -307,7 +307,7 @@ class UncountedStatement(Described):
     column: str = Field(description="The column that tells whose a row is.")
     cap: int = Field(description="At most so many rows of each of its values are counted.")
     most: int = Field(
-        description="Of the rows of a value beyond these, at most so many are in `rows`."
+        description="Of the rows of a value beyond these, at most so many are in `rows_at_least`."
     )
     subjects: int = Field(
         description="Values with more than `cap` rows, as counted, with noise; never below 0."
@@ -316,11 +316,14 @@ class UncountedStatement(Described):
     subjects_ends: tuple[int, int] = Field(
         description="An interval for it, with a confidence of 95 %."
     )
-    rows: int = Field(
-        description="Rows beyond `cap`, `most` of each value at most, as counted, with noise; never below 0."
+    rows_at_least: int = Field(
+        description="Rows beyond `cap`, of each value `most` at most, as counted, with noise; never below 0. Far more may "
+        "be in no number."
     )
     rows_deviation: float = Field(description="Standard deviation of the noise of this number.")
-    rows_ends: tuple[int, int] = Field(description="An interval for it, with a confidence of 95 %.")
+    rows_ends: tuple[int, int] = Field(
+        description="An interval for the number of such rows, with a confidence of 95 %; not for that of all rows in no number."
+    )
     words: str = Field(
         description="The same, with the share of all rows that is at least not counted, for a reader."
     )

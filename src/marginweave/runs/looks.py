@@ -1,7 +1,7 @@
 """Looks at a table, and whether its configuration was changed after one: recorded in the home, for privacy.json.
 
 `check` and `init` show their operator what a table holds. So does a run that stops because of it, or warns of ids that repeat.
-A change that follows a look, from a bound to the number of rows, may depend on the table and not on public knowledge. The
+A choice that follows a look, from a bound to the number of rows, may depend on the table and not on public knowledge. The
 guarantee does not cover that, so later releases say so, as after an internal evaluation. A draft is meant to be answered and
 corrected, so it has a separate statement (`is_drafted`). The file (0600) holds no value and no count. A draft contains values
 of the table, so its digest has a key, which is in the same folder and never leaves the home either.
@@ -108,15 +108,19 @@ def stops_are_looks(request: Request) -> Iterator[None]:
 
 
 def configured_after_look(home: Path, manifest: Manifest, source: str) -> bool:
-    """Return whether a run is configured differently than at the first look at its table; looks of a draft do not count.
+    """Return whether a run is configured differently than at any look at its table; looks of a draft do not count.
 
-    A look counts if it came before the run was begun, at an account of this name or at this file.
+    A look counts if it came before the run was begun, at an account of this name or at this file. So a run by what was looked
+    at first counts as well, once somebody has looked by something else: the two may have been compared.
 
     Raises:
         StageError: the file is damaged.
     """
     looks = [look for look in _looks_at(home, manifest, source) if not look.is_draft]
-    return bool(looks) and looks[0].declared != _declared(manifest.written, _key(home))
+    if not looks:
+        return False
+    declared = _declared(manifest.written, _key(home))
+    return any(look.declared != declared for look in looks)
 
 
 def is_drafted(home: Path, manifest: Manifest, source: str) -> bool:

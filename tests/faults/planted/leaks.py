@@ -89,8 +89,8 @@ FAULTS = (
     Fault(
         name="a configuration that was changed after a look is not marked",
         file="src/marginweave/runs/looks.py",
-        text="return bool(looks) and looks[0].declared != _declared(manifest.written, _key(home))",
-        instead="return bool(looks) and looks[-1].declared != _declared(manifest.written, _key(home))",
+        text="return any(look.declared != declared for look in looks)",
+        instead="return all(look.declared != declared for look in looks)",
         killed_by=(
             "tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",
         ),

@@ -61,4 +61,7 @@ def test_intervals_and_shares_hold(subjects: int, rows: int) -> None:
 def test_words_name_what_is_left_out(subjects: int, rows: int, words: str) -> None:
     """A share where noise does not explain all; else how many subjects there can be."""
     found = uncounted_rows(subjects, rows, cap=CAP, most=MOST, sigma=239.0)
-    assert str(found.sentence(9_330.0, 70.0, "id")).startswith(words)
+    said = str(found.sentence(9_330.0, 70.0, "id"))
+    assert said.startswith(words)
+    is_told = said.endswith("It can be far more, as at most 4 further rows of each were looked at.")
+    assert is_told is said.startswith("At least")

@@ -25,9 +25,11 @@ from marginweave.evaluate.distances import (
     unmeasured_triples,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
+from marginweave.evaluate.undeclared import with_uncounted
 from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.compression import Compression
+from marginweave.observations.uncounted import uncounted_rows
 from marginweave.released.evaluation import Association, MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, Verdict, grade
 from marginweave.texts.sentences import verdict_sentence
@@ -985,3 +987,25 @@ def test_records_that_miss_a_measured_table_are_told() -> None:
     assert "2 tables of three columns and more. The worst is region x Age x grade" in two
     assert "about 40 %" in two
     assert said(far, apart=(far.attributes,)) == []
+
+
+@pytest.mark.parametrize(
+    ("subjects", "publication", "advised"), [(250, "with care", True), (80, "good", False)]
+)
+def test_a_release_that_counts_too_few_rows_of_persons_is_used_with_care(
+    subjects: int, publication: str, advised: bool
+) -> None:
+    """From a tenth of the rows on, by the lower end: 3 rows of each person count, and others may have hundreds."""
+    config = configuration(missing=[], privacy__unit={"column": "id", "max_records": 3})
+    uncounted = uncounted_rows(3 * subjects, 3 * subjects, cap=3, most=3, sigma=20.0)
+    domain = Domain(
+        names=NAMES, labels=tuple(a.labels for a in config.attributes), uncounted=uncounted
+    )
+    counts = Aggregates(domain=domain, record_count=3000, record_deviation=9.0, levels=(), noise=())
+    good = Verdict(publication="good", score=88, says=("A.",), advice=(), lengths=(), sets=())
+    found = with_uncounted(good, counts, {"id": "person"}, config)
+    assert found.publication == publication
+    assert "of person have more than 3 rows" in found.says[0]
+    assert any("max_records" in line for line in found.advice) is advised
+    worst = good.model_copy(update={"publication": "not for publication"})
+    assert with_uncounted(worst, counts, {}, config).publication == "not for publication"

@@ -73,9 +73,10 @@ def test_a_change_is_marked_from_the_first_look_on(tmp_path: Path, change: str) 
     record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw()))
     assert not configured_after_look(tmp_path, before, "people.csv")
     assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
-    # what is checked again
+    # what is checked again, and what was checked first: both were seen, and one was chosen
     record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw(**changes)))
     assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
+    assert configured_after_look(tmp_path, run_of(), "people.csv") is marked
 
 
 @pytest.mark.parametrize("change", UNITS)
