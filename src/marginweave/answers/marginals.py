@@ -105,8 +105,9 @@ class MarginalAnswers:
             InputError: it names what was not counted, or records without any value of a set whose values were not measured
                 together, or a population that the table is no simple sample of.
         """
-        self._check_sets(question)
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
+        if self.rules.allow(self._chosen(conditions)):
+            self._check_sets(question)  # of what rules forbid there is an answer
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
         asked_notes = self.codes.notes_on_gaps(question)

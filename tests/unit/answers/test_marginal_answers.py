@@ -22,6 +22,7 @@ from marginweave.base.progress import LISTENER
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain, UndeclaredCells
+from marginweave.domain.masks import NeverTogether
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.model import Mixture
@@ -392,6 +393,14 @@ def test_records_without_any_value_of_a_set() -> None:
         match=r"records without any value of column 'signs' were not counted: .*; name one of",
     ):
         ask(apart, "signs = (missing)")
+    nobody = NeverTogether(
+        attributes=tuple(apart.codes.domain.names.index(name) for name in names),
+        codes=(1,) * len(names),
+        sizes=(2,) * len(names),
+    )
+    filled = replace(apart, rules=AnswerRules(rules=(nobody,), sizes=apart.codes.sizes))
+    (none,) = ask(filled, "signs = (missing)")
+    assert (none.estimate, none.low, none.high, none.how) == (0, 0, 0, "rule")
     together, rows = opened(EXTRA, (("sex", *names),))
     without = np.all([rows[name] == 1 for name in names], axis=0)
     (none,) = ask(together, "signs = (missing)")
