@@ -106,8 +106,7 @@ class MarginalAnswers:
                 together, or a population that the table is no simple sample of.
         """
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
-        if self.rules.allow(self._chosen(conditions)):
-            self._check_sets(question)  # of what rules forbid there is an answer
+        self._check_sets(question, conditions)
         numbers = self.codes.numbers(question.column) if question.column else None
         groups = list(self.codes.groups(question))
         asked_notes = self.codes.notes_on_gaps(question)
@@ -151,8 +150,13 @@ class MarginalAnswers:
                 ),
             )
 
-    def _check_sets(self, question: Question) -> None:
-        """Refuse records without any value of a set where no measured set has all of its values; raises InputError."""
+    def _check_sets(self, question: Question, conditions: Sequence[Factor]) -> None:
+        """Refuse records without any value of a set where no measured set has all of its values; raises InputError.
+
+        Of records that a rule forbids there is an answer.
+        """
+        if not self.rules.allow(self._chosen(conditions)):
+            return
         for column, names in self.codes.sets_without_value(question).items():
             is_measured = any(set(names) <= set(measured) for measured in self.measured_together)
             if len(names) > 1 and not is_measured:
