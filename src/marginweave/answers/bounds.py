@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 
 from marginweave.answers.intervals import Reach
-from marginweave.base.arrays import Flags, Floats
+from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.base.compiled import kernel
 
 _LARGEST_MULTIPLIER = 8.0
 """Largest y of one measured count. Without it, a program whose counts contradict each other would be unbounded."""
@@ -32,6 +32,8 @@ _PRICE_SHARES = (1.0, 1 / 3)
 """Shares of the reach of noise that a count is paid with."""
 _TABLE_SHARES = tuple(2.0**power for power in range(-1, 20))
 """Shares of the reach of noise by which counts may be off where they contradict each other."""
+_LEAST = 1e-9
+"""What is nearer to 0 in a program is rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,23 +127,118 @@ class KnownSums:
             margins: how far each sum may be off, shape (queries, sums).
 
         Returns:
-            Positive parts of y, then negative parts, shape (queries, 2 * sums). One call solves all programs, which share
-            nothing.
+            Positive parts of y, then negative parts, shape (queries, 2 * sums).
         """
-        cells = self.sums.T[self.possible]
-        prices = np.stack([self._prices(row) for row in margins])
-        # minimize prices @ y, with sum_S y_S A_S >= o in every possible cell
-        of_query = -np.hstack((cells, -cells))
-        constraints = np.kron(np.eye(len(queries)), of_query)
-        solution = linprog(
-            prices.ravel(),
-            A_ub=constraints,
-            b_ub=-queries[:, self.possible].ravel(),
-            bounds=(0.0, _LARGEST_MULTIPLIER),
-            method="highs",
-        )
-        multipliers = np.asarray(solution.x, np.float64)
-        return multipliers.reshape(len(queries), -1)
+        sums = np.ascontiguousarray(self.sums[:, self.possible])
+        multipliers = np.empty((len(queries), 2 * len(sums)))
+        for row, query, margin in zip(multipliers, queries, margins, strict=True):
+            row[:] = _least_multipliers(
+                sums, query[self.possible], self.low - margin, self.high + margin
+            )
+        return multipliers
+
+
+@kernel
+def _least_multipliers(
+    sums: Floats, query: Floats, low: Floats, high: Floats
+) -> Floats:  # pragma: no cover - compiled
+    """Return y+, then y-, that have the least high y+ - low y- with sum_S (y+ - y-)_S A_S >= query in every cell.
+
+    They are the prices of the sums in the program over tables x: most query x - 8 (u + v), where A x <= high + u,
+    A x >= low - v, and x, u, v >= 0. The simplex method (Dantzig 1951) begins with no records, u and v as large as needed.
+
+    Its tableau has a row for each of these two ends of each sum, and a column for each cell, for what each row has left, and
+    for the ends. The column of u or v is the negative of what is left in its row. `basis` has the variable of each row: the
+    place of its column, and of u or v the number of columns more. After a step of length 0 the first column that gains enters
+    in place of the one that gains most, so that steps do not go in circles (Bland 1977).
+
+    Args:
+        sums: shape (sums, cells), as `KnownSums.sums` but for the cells that are possible.
+        query: shape (cells,).
+        low: lower ends of the sums, shape (sums,).
+        high: upper ends of the sums.
+    """
+    number, cells = sums.shape
+    rows = 2 * number
+    columns = cells + rows
+    tableau = np.zeros((rows + 1, columns + 1))
+    basis = np.empty(rows, np.int64)
+    tableau[rows, :cells] = query
+    for i in range(rows):
+        # A x + left = high + u, or left - A x = v - low
+        sign = 1.0 if i < number else -1.0
+        end = high[i] if i < number else -low[i - number]
+        is_beyond = end < 0
+        row = tableau[i]
+        row[:cells] = sign * sums[i % number]
+        row[cells + i] = 1.0
+        row[columns] = end
+        basis[i] = cells + i
+        if is_beyond:
+            row *= -1.0
+            basis[i] += columns
+            tableau[rows] += _LARGEST_MULTIPLIER * row
+    _solve_tableau(tableau, basis, cells)
+    prices = -tableau[rows, cells:columns]
+    return np.minimum(np.maximum(prices, 0.0), _LARGEST_MULTIPLIER)
+
+
+@kernel
+def _solve_tableau(
+    tableau: Floats, basis: Integers, cells: int
+) -> None:  # pragma: no cover - compiled
+    """Change the variables of the basis until none improves the last row, which has the gain by each column."""
+    rows = len(basis)
+    columns = tableau.shape[1] - 1
+    is_stuck = False
+    while True:
+        entering = _entering(tableau[rows, :columns], cells, is_stuck)
+        if entering < 0:
+            return
+        sign = 1.0 if entering < columns else -1.0
+        column = sign * tableau[:rows, entering % columns]
+        leaving = -1
+        least = np.inf
+        for i in range(rows):
+            if column[i] > _LEAST:
+                length = tableau[i, columns] / column[i]
+                is_first = leaving >= 0 and length == least and basis[i] < basis[leaving]
+                if length < least or is_first:
+                    leaving = i
+                    least = length
+        if leaving < 0:
+            return
+        is_stuck = least <= 0.0
+        gain = sign * tableau[rows, entering % columns]
+        if entering >= columns:
+            gain -= _LARGEST_MULTIPLIER
+        pivot = tableau[leaving]
+        pivot /= column[leaving]
+        for i in range(rows):
+            if i != leaving and column[i] != 0.0:
+                tableau[i] -= column[i] * pivot
+                tableau[i, columns] = max(tableau[i, columns], 0.0)
+        tableau[rows] -= gain * pivot
+        basis[leaving] = entering
+
+
+@kernel
+def _entering(gains: Floats, cells: int, is_stuck: bool) -> int:  # pragma: no cover - compiled
+    """Return the variable that improves most for its size, or the first that does; -1 if none does."""
+    best = -1
+    most = _LEAST
+    for j in range(len(gains)):
+        gain = gains[j]
+        variable = j
+        if j >= cells and -gain - _LARGEST_MULTIPLIER > gain:  # u or v in its place
+            gain = -gain - _LARGEST_MULTIPLIER
+            variable = j + len(gains)
+        if gain > most:
+            best = variable
+            most = gain
+            if is_stuck:
+                return best
+    return best
 
 
 def subset_sums(conditions: int, subsets: Sequence[int]) -> Floats:

@@ -270,10 +270,14 @@ class ModelAnswers:
         They do where sets were chosen by how much they depend: those that were not chosen depend less. No table says anything
         of more axes than it has.
         """
-        longest = max(len(table.parts) for table in self.measured.tables)
-        if not self.chosen or length > longest:
+        if not self.chosen or length > self._longest:
             return False
         return f"{length}" in self.spread().misfit["outside"]
+
+    @cached_property
+    def _longest(self) -> int:
+        """Axes of the largest measured table."""
+        return max(len(table.parts) for table in self.measured.tables)
 
     @cached_property
     def _fitted(self) -> Stack:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -49,17 +50,27 @@ class Part:
 
     def sums(self, weights: Floats) -> Floats:
         """Return the sum in each block, shape (…, blocks), of weights of the codes, shape (…, codes)."""
-        sizes = np.bincount(self.blocks)
-        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-        by_block = np.argsort(self.blocks, kind="stable")
+        by_block, starts = self._order
         sums: Floats = np.add.reduceat(weights[..., by_block], starts, axis=-1)
         return sums
 
     def values(self, weights: Floats) -> Floats:
         """Return the weights of the blocks, shape (…, blocks), of weights of the codes that are the same in a block."""
-        _, first_codes = np.unique(self.blocks, return_index=True)
-        values: Floats = weights[..., first_codes]
+        by_block, starts = self._order
+        values: Floats = weights[..., by_block[starts]]
         return values
+
+    @cached_property
+    def tells_all(self) -> bool:
+        """Whether every code is a block of one."""
+        return self.size == len(self.blocks)
+
+    @cached_property
+    def _order(self) -> tuple[Integers, Integers]:
+        """Codes in the order of their blocks, and where each block begins there."""
+        sizes = np.bincount(self.blocks)
+        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        return np.argsort(self.blocks, kind="stable"), starts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
