@@ -149,7 +149,7 @@ def _by_linprog(self: KnownSums, queries: np.ndarray, margins: np.ndarray) -> np
 @given(_noisy_sums())
 @settings(max_examples=60, deadline=None)
 def test_bounds_are_those_of_a_program_of_scipy(asked: tuple[KnownSums, np.ndarray]) -> None:
-    """A program is a hundredth of the time of scipy's: a question may have a thousand groups."""
+    """The intervals are the same to rounding, in a sixth of the time: a question may have a thousand groups."""
     sums, query = asked
     margins = np.stack([sums._margins(REACH, share) for share in (1 / 3, 1.0)])
     both = np.stack((query, query))
