@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from marginweave.base.arrow import compute as pc
 from marginweave.configuration.columns.base import RESERVED
 from marginweave.configuration.number_texts import USUAL, NumberForm
 from marginweave.configuration.values import number
@@ -66,7 +69,7 @@ _SIZES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 """Forms of cells that are sizes and no numbers, and what to do about each."""
-_ROW_NUMBER = re.compile("0|[1-9][0-9]{0,14}")
+_ROW_NUMBER = "^(0|[1-9][0-9]{0,14})$"
 _BRACKETS = re.compile(rf"\({_DIGITS}\)")
 _IN_BRACKETS = "cells in brackets are negative numbers: write -123 for (123)"
 
@@ -133,12 +136,14 @@ def _identifier(column: ColumnCells) -> ColumnDraft | None:
 
 def _is_row_number(column: ColumnCells) -> bool:
     """Return whether the cells are whole numbers without a gap, each once: from 0 or 1 on, or many of them."""
-    if column.gaps or len(column.present) != column.filled:
+    texts, counts = column.values
+    if column.gaps or len(texts) != int(counts.sum()):
         return False
-    if not all(map(_ROW_NUMBER.fullmatch, column.present)):
+    if not pc.all(pc.match_substring_regex(texts, _ROW_NUMBER)).as_py():
         return False
-    first = min(map(int, column.present))
-    are_consecutive = max(map(int, column.present)) - first == column.filled - 1
+    numbers = pc.min_max(pc.cast(texts, pa.int64())).as_py()
+    first = numbers["min"]
+    are_consecutive = numbers["max"] - first == column.filled - 1
     return are_consecutive and (column.filled > MOST_VALUES or first <= 1)
 
 
@@ -214,12 +219,12 @@ def _private(column: ColumnCells, remark: str) -> ColumnDraft:
     facts: dict[str, Any] = {"domain": "private"}
     if "" in column.gaps:
         facts["missing"] = [""]
-    value_cells = [column.cells[text] for text in column.present]
+    _, value_cells = column.values
     return ColumnDraft(
         "category",
         facts,
         remark,
-        value_cells=value_cells,
+        value_cells=value_cells.tolist(),
         group=prefix_group(column.present),
     )
 

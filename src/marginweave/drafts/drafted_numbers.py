@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
-from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
+from marginweave.base.arrays import Integers
 from marginweave.base.arrow import compute as pc
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.number_texts import NumberForm, NumberText
 from marginweave.configuration.values import number
 from marginweave.drafts.column_draft import FEW_NUMBERS, ODD, ColumnDraft, plain
+from marginweave.drafts.distinct_numbers import DistinctNumbers
 from marginweave.drafts.number_spelling import recognise_spelling
 from marginweave.drafts.special_codes import special_codes
 from marginweave.drafts.table_facts import ColumnCells
@@ -34,7 +34,8 @@ _QUARTILES = 4
 _SAMPLE = 25
 _EXACT = 2**53
 _MOST_DECIMALS = 9
-_SUM_ERROR = Decimal("1e-14")
+_EXACT_SUM = 10**14
+"""A sum of doubles is off by at most a share of itself of 1 to this."""
 _DIGITS = 6
 _MOST_WORDS = 5
 _NUMBERS_A_WORD = 50
@@ -53,7 +54,7 @@ _CLASSIFICATION = re.compile(
 """Names of columns whose whole numbers name groups, such as occupations: ten bins of them would mean nothing."""
 _PLAIN = r"^-?[0-9]+(\.[0-9]+)?$"
 """A number as configurations write it."""
-_LEADING_ZERO = re.compile("[+-]?0[0-9]")
+_LEADING_ZERO = "^[+-]?0[0-9]"
 _LEAST_DIGITS = 4
 _LEAST_CELLS = 5
 _FEW_BELOW = 0.01
@@ -122,6 +123,20 @@ _FEW_ABOVE = 0.01
 _YOUNG = 30
 
 
+@dataclass(frozen=True, eq=False)
+class _PlainNumbers:
+    """The distinct numbers of a column as configurations write them, with the cells of each, and its texts that are none."""
+
+    texts: pa.Array
+    counts: Integers
+    unread: Sequence[str] = ()
+
+    @property
+    def have_leading_zeros(self) -> bool:
+        """Return whether one begins as codes do: 007."""
+        return bool(pc.any(pc.match_substring_regex(self.texts, _LEADING_ZERO)).as_py())
+
+
 def propose_number(
     column: ColumnCells, form: NumberForm, missing: Mapping[str, Any]
 ) -> ColumnDraft | None:
@@ -137,12 +152,13 @@ def propose_number(
         written = NumberText.model_validate(spelling).form(form)
         # a percentage is known by its sign
         name = f"{column.name} {written.unit}"
-        return _draft(name, *_plain_cells(column, written), facts, [_SPELLING], are_sizes=True)
+        numbers = _plain_numbers(column, written)
+        return _draft(name, numbers, facts, [_SPELLING], are_sizes=True)
     sample = column.present[:: -(-len(column.present) // _SAMPLE)]
     odd = sum(_plain(column, form, text) is None for text in sample)
     if odd > _MOST_WORDS or _CLASSIFICATION.search(column.name):
         return None
-    return _draft(column.name, *_plain_cells(column, form), missing, [], are_sizes=False)
+    return _draft(column.name, _plain_numbers(column, form), missing, [], are_sizes=False)
 
 
 def _plain(column: ColumnCells, form: NumberForm, text: str) -> str | None:
@@ -154,27 +170,26 @@ def _plain(column: ColumnCells, form: NumberForm, text: str) -> str | None:
     return form.plain(text) or (text if is_usual and number(text) is not None else None)
 
 
-def _plain_cells(column: ColumnCells, form: NumberForm) -> tuple[Mapping[str, int], list[str]]:
-    """Return the number of cells of each number, as configurations write them, and the texts that are no numbers."""
-    if form.is_usual and not column.gaps:
-        are_plain = pc.match_substring_regex(pa.array(column.present, pa.string()), _PLAIN)
-        if pc.all(are_plain).as_py():  # at once: a million numbers one by one take seconds
-            return column.cells, []
+def _plain_numbers(column: ColumnCells, form: NumberForm) -> _PlainNumbers:
+    """Return the numbers of a column in one form, and the texts that are none in it."""
+    texts, counts = column.values
+    if form.is_usual and pc.all(pc.match_substring_regex(texts, _PLAIN)).as_py():
+        return _PlainNumbers(texts, counts)  # a million numbers one by one take seconds
     cells: Counter[str] = Counter()
     unread = []
-    for text in column.present:
+    for text, count in zip(column.present, counts.tolist(), strict=True):
         plain_text = _plain(column, form, text)
         if plain_text is None:
             unread.append(text)
         else:
-            cells[plain_text] += column.cells[text]
-    return cells, unread
+            cells[plain_text] += count
+    plain_counts = np.array([*cells.values()], np.int64)
+    return _PlainNumbers(pa.array([*cells], pa.string()), plain_counts, unread)
 
 
 def _draft(
     name: str,
-    cells: Mapping[str, int],
-    unread: Sequence[str],
+    plain_numbers: _PlainNumbers,
     declared: Mapping[str, Any],
     remarks: Sequence[str],
     *,
@@ -184,29 +199,24 @@ def _draft(
 
     Args:
         name: The name of the column, by which bounds are known.
-        cells: The number of cells of each number.
-        unread: The texts that are no numbers.
+        plain_numbers: Its numbers, and the texts that are none.
         declared: What is declared besides.
         remarks: What to say of it already.
         are_sizes: Whether they are known to be no codes.
     """
-    numbers: Counter[Decimal] = Counter()
-    for text, count in cells.items():
-        numbers[Decimal(text)] += count
-    special = special_codes(numbers)
-    decimals = decimals_of(numbers)
-    for code in special:
-        del numbers[code]
-    has_leading_zeros = any(map(_LEADING_ZERO.match, cells))
-    if len(numbers) <= FEW_NUMBERS or has_leading_zeros or not _are_words(unread, len(numbers)):
+    unread = plain_numbers.unread
+    all_numbers = DistinctNumbers.of(plain_numbers.texts, plain_numbers.counts)
+    special = special_codes(all_numbers)
+    numbers = all_numbers.without([*special])
+    has_few = len(numbers) <= FEW_NUMBERS or not _are_words(unread, len(numbers))
+    if has_few or plain_numbers.have_leading_zeros:
         return None
-    least = min(numbers)
-    most = max(numbers)
     # The difference vanishes in Decimal precision.
-    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:
+    if max(abs(numbers.least), abs(numbers.most)) >= _EXACT or numbers.most - numbers.least == 0:
         return None
     if not are_sizes and are_codes(numbers):
         return None
+    decimals = decimals_of(all_numbers)
     facts: dict[str, Any] = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
     if special:
         facts["codes"] = {plain(code): f"code {plain(code)}" for code in special}
@@ -216,31 +226,32 @@ def _draft(
         remarks = [_WORDS if len(unread) > 1 else ODD.format("numbers"), *remarks]
     if special:
         remarks = [*remarks, _SPECIAL]
-    oldest = _oldest(numbers) if _AGE.search(name) else most
-    expert_bins = _expert_bins(name, least, oldest, decimals)
+    oldest = _oldest(numbers) if _AGE.search(name) else numbers.most
+    expert_bins = _expert_bins(name, numbers.least, oldest, decimals)
     if expert_bins:
-        remarks = [*remarks, _NO_AGES] if oldest < most else remarks
+        remarks = [*remarks, _NO_AGES] if oldest < numbers.most else remarks
         return _first_valid([{**expert_bins, **facts}], remarks)
     return _rounded_number(numbers, facts, remarks)
 
 
-def are_codes(numbers: Mapping[Decimal, int]) -> bool:
+def are_codes(numbers: DistinctNumbers) -> bool:
     """Return whether whole numbers, by their number of cells, name groups by their digits and gaps.
 
     They have as many digits, at least four; each is in several cells, and yet most numbers between the least and the
     largest are in none; and few end in 0, as rounded sizes do.
     """
-    width_of_first = len(format(next(iter(numbers)), "f"))
-    for value in numbers:  # the first that differs ends the search
-        text = format(value, "f")
-        if len(text) != width_of_first or not text.isdigit() or len(text) < _LEAST_DIGITS:
-            return False
-    cells = sum(numbers.values())
-    width = int(max(numbers) - min(numbers)) + 1
-    has_gaps = len(numbers) * _SPARSE <= width
-    is_round = sum(int(value) % 10 == 0 for value in numbers) > _MOST_ROUND * len(numbers)
-    step = reduce(math.gcd, (int(value - min(numbers)) for value in numbers))
-    return has_gaps and cells >= _LEAST_CELLS * len(numbers) and not is_round and step == 1
+    if numbers.spelled.any() or numbers.least < 0:
+        return False
+    least = int(numbers.least)
+    most = int(numbers.most)
+    if len(str(least)) != len(str(most)) or len(str(least)) < _LEAST_DIGITS:
+        return False
+    values = numbers.steps // 10**numbers.decimals
+    has_gaps = len(values) * _SPARSE <= most - least + 1
+    is_round = int((values % 10 == 0).sum()) > _MOST_ROUND * len(values)
+    step = int(np.gcd.reduce(values - least))
+    are_repeated = int(numbers.cells.sum()) >= _LEAST_CELLS * len(values)
+    return has_gaps and are_repeated and not is_round and step == 1
 
 
 def _are_words(unread: Sequence[str], numbers: int) -> bool:
@@ -251,42 +262,31 @@ def _are_words(unread: Sequence[str], numbers: int) -> bool:
     return are_few and not any(re.search("[0-9]", text) for text in unread)
 
 
-def decimals_of(numbers: Collection[Decimal]) -> int:
+def decimals_of(numbers: DistinctNumbers) -> int:
     """Return the decimals that the numbers have, but for the error of sums of doubles, such as 12.340000000000002.
 
     That is the most decimals of any, or up to nine where all numbers are as near to so many as doubles are added up. Where any
     has more than nine, it is as many as a millionth of their range has: values are released as draws in bins.
     """
-    most = 0
-    for value in numbers:
-        # few are normalized, which takes most of the time
-        if -int(value.as_tuple().exponent) > most:
-            most = max(most, _decimals_of(value))
+    most = numbers.decimals
     if most <= _MOST_DECIMALS:
         return most
+    sizes = np.abs(numbers.steps)
     for decimals in range(_MOST_DECIMALS + 1):
-        step = Decimal(1).scaleb(-decimals)
-        if all(abs(value - _nearest(value, step)) <= abs(value) * _SUM_ERROR for value in numbers):
+        step = 10 ** (most - decimals)
+        beyond = sizes % step
+        error = np.minimum(beyond, step - beyond)
+        if (error <= sizes // _EXACT_SUM).all():
             return decimals
-    width = max(numbers) - min(numbers)
+    width = numbers.most - numbers.least
     return most if not width else max(0, _DIGITS - width.adjusted())
 
 
-def _nearest(value: Decimal, step: Decimal) -> Decimal:
-    """Return the multiple of a step that is nearest to a value."""
-    return (value / step).to_integral_value() * step
-
-
-def _decimals_of(value: Decimal) -> int:
-    exponent = value.normalize().as_tuple().exponent
-    return max(0, -int(exponent))
-
-
-def _oldest(numbers: Mapping[Decimal, int]) -> Decimal:
+def _oldest(numbers: DistinctNumbers) -> Decimal:
     """Return the largest number that can be an age in years, where at most one in a hundred is above; otherwise the largest."""
-    ages = [value for value in numbers if value <= _MOST_YEARS]
-    above = sum(cells for value, cells in numbers.items() if value > _MOST_YEARS)
-    return max(ages if above <= _FEW_ABOVE * sum(numbers.values()) else numbers)
+    ages = numbers.up_to(Decimal(_MOST_YEARS))
+    above = int(numbers.cells[ages:].sum())
+    return numbers[ages - 1] if above <= _FEW_ABOVE * int(numbers.cells.sum()) else numbers.most
 
 
 def _expert_bins(name: str, least: Decimal, most: Decimal, decimals: int) -> dict[str, Any]:
@@ -305,10 +305,10 @@ def _expert_bins(name: str, least: Decimal, most: Decimal, decimals: int) -> dic
 
 
 def _rounded_number(
-    numbers: Mapping[Decimal, int], facts: Mapping[str, Any], remarks: Sequence[str]
+    numbers: DistinctNumbers, facts: Mapping[str, Any], remarks: Sequence[str]
 ) -> ColumnDraft | None:
     """Return the draft with bounds rounded outward: log bins where few numbers are large, on one side of 0 or on both."""
-    low, high = rounded_outward(min(numbers), max(numbers))
+    low, high = rounded_outward(numbers.least, numbers.most)
     bounds = [plain(low), plain(high)]
     step = Decimal(1).scaleb(-int(facts.get("decimals", _MOST_DECIMALS)))
     default = max(step, max(abs(low), abs(high)) / _DEFAULT_REACH)
@@ -323,31 +323,27 @@ def _rounded_number(
     return _first_valid([{"bounds": bounds, "bins": _BINS, **facts}], [*remarks, _ROUNDED])
 
 
-def _log_bins(numbers: Mapping[Decimal, int], low: Decimal, high: Decimal) -> Sequence[int]:
+def _log_bins(numbers: DistinctNumbers, low: Decimal, high: Decimal) -> Sequence[int]:
     """Return how many log bins to try, the most first; none where the numbers are spread over equal bins.
 
     Most cells of skewed numbers would share the first of equal bins, or with numbers on both sides of 0 those beside 0.
     """
     width = (high - low) / _BINS
-    if min(numbers) >= 0:
-        return _LOG_BINS if _quantile(numbers, 0.5) < low + width else ()
-    quartiles = _quantile(numbers, 0.25), _quantile(numbers, 0.75)
+    if numbers.least >= 0:
+        return _LOG_BINS if numbers.quantile(0.5) < low + width else ()
+    quartiles = numbers.quantile(0.25), numbers.quantile(0.75)
     is_skewed = max(map(abs, quartiles)) < width / _QUARTILES
     if not is_skewed:
         return ()
     return _LOG_BINS_OF_TWO_SIDES if high > 0 else _LOG_BINS
 
 
-def _smallest(numbers: Mapping[Decimal, int], default: Decimal) -> dict[str, int | float]:
+def _smallest(numbers: DistinctNumbers, default: Decimal) -> dict[str, int | float]:
     """Return `smallest` for log bins: a power of ten that one in a hundred of the numbers but 0 is below.
 
     Nothing where that is no more than the `default`: most bins would have nobody in them where it is far more.
     """
-    sizes = {value: cells for value, cells in numbers.items() if value > 0}
-    for value, cells in numbers.items():
-        if value < 0:
-            sizes[-value] = sizes.get(-value, 0) + cells
-    smallest = Decimal(10) ** _quantile(sizes, _FEW_BELOW).adjusted()
+    smallest = Decimal(10) ** numbers.sizes().quantile(_FEW_BELOW).adjusted()
     return {"smallest": plain(smallest)} if smallest > default else {}
 
 
@@ -359,13 +355,6 @@ def _first_valid(drafts: Sequence[dict[str, Any]], remarks: Sequence[str]) -> Co
             NumberColumn.model_validate({"type": "number", **facts})
             return ColumnDraft("number", facts, "; ".join(remarks))
     return None
-
-
-def _quantile(numbers: Mapping[Decimal, int], share: float) -> Decimal:
-    """Return the least number that this share of the cells do not exceed: for .5 the lower median."""
-    ordered = sorted(numbers)
-    cells_up_to = list(accumulate(numbers[value] for value in ordered))
-    return ordered[bisect_left(cells_up_to, cells_up_to[-1] * share)]
 
 
 def rounded_outward(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:

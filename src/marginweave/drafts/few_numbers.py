@@ -12,6 +12,7 @@ from marginweave.configuration.number_texts import NumberForm
 from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.drafts.column_draft import ColumnDraft, plain
 from marginweave.drafts.declared_cells import declared_column
+from marginweave.drafts.distinct_numbers import DistinctNumbers
 from marginweave.drafts.drafted_numbers import decimals_of
 from marginweave.drafts.relations import Relation
 
@@ -85,14 +86,15 @@ def _number(draft: ColumnDraft, form: NumberForm, decimals: int = 0) -> ColumnDr
         return None
     texts = {text: form.plain(text) for text in map(str, listed)}
     words = [text for text, number in texts.items() if number is None]
-    values = {Decimal(number) for number in texts.values() if number is not None}
+    plain_cells = {number: 1 for number in texts.values() if number is not None}
+    values = set(map(Decimal, plain_cells))
     has_leading_zeros = any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
     if len(values) < 2 or len(words) > 1 or has_leading_zeros:
         return None
     facts = {key: value for key, value in draft.facts.items() if key != "values"}
     if words:
         facts["missing"] = [*facts.get("missing", ()), *words]
-    decimals = max(decimals, decimals_of(values))
+    decimals = max(decimals, decimals_of(DistinctNumbers.of_texts(plain_cells)))
     edges = _edges(sorted(values), Decimal(1).scaleb(-decimals))
     facts = {"bounds": [edges[0], edges[-1]], "bins": edges, "decimals": decimals, **facts}
     number = ColumnDraft("number", facts, _REMARK % yaml_line({"type": draft.type, **draft.facts}))

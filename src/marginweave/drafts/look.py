@@ -23,6 +23,7 @@ from marginweave.columns.base import Judged, distinct_texts
 from marginweave.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.configuration.columns.periods import parse_instant
 from marginweave.configuration.number_texts import USUAL, NumberForm
+from marginweave.drafts.distinct_numbers import DistinctNumbers
 from marginweave.drafts.number_spelling import recognise_spelling
 from marginweave.drafts.special_codes import special_codes
 from marginweave.drafts.table_facts import CURRENCY, FORMATS, mostly
@@ -84,9 +85,7 @@ class ColumnLook(CellTally):
         if not isinstance(column, NumberColumn):
             return False
         low, high = map(Decimal, column.clamp)
-        numbers: Counter[Decimal] = Counter()
-        for text, cells in self.beyond_texts.items():
-            numbers[Decimal(text)] += cells  # 999 and 999.0 are one number
+        numbers = DistinctNumbers.of_texts(self.beyond_texts)  # 999 and 999.0 are one number
         codes = special_codes(numbers, (low, high))
         return 2 * sum(codes.values()) > self.beyond_texts.total()
 

@@ -45,12 +45,13 @@ def recognise_spelling(texts: Sequence[str], source: NumberForm) -> dict[str, An
         texts: The distinct values of the column.
         source: How numbers of the source are spelled.
     """
-    sizes = [text for text in texts if re.search("[0-9]", text)]
-    if len(texts) - len(sizes) > 1 or not sizes:
-        return {}
-    has_brackets = any("(" in text for text in sizes)
-    if not has_brackets and source.plain(sizes[0]) is not None:
+    first = next((text for text in texts if re.search("[0-9]", text)), None)
+    has_brackets = any("(" in text for text in texts)
+    if first is None or (not has_brackets and source.plain(first) is not None):
         return {}  # its unit is none, and so not all have one
+    sizes = [text for text in texts if re.search("[0-9]", text)]
+    if len(texts) - len(sizes) > 1:
+        return {}
     units = set[str]()
     for text in sizes:
         match = _SIZE.fullmatch(text)

@@ -10,10 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
 
-from marginweave.base.arrow import cell_type
+from marginweave.base.arrays import Integers
+from marginweave.base.arrow import cell_type, to_numpy
 from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
 from marginweave.configuration.columns.base import RESERVED
@@ -66,7 +69,7 @@ _FEW_CODES = 2
 _NEARLY_ALL = 0.9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnCells:
     """The cells of one column: each distinct trimmed text, in order, with the number of cells that hold it.
 
@@ -74,27 +77,37 @@ class ColumnCells:
     """
 
     name: str
-    cells: Mapping[str, int]
+    texts: pa.Array
+    counts: Integers
     are_floats: bool = False
     """The table's own type is a floating-point number."""
 
     @cached_property
+    def cells(self) -> Mapping[str, int]:
+        """Number of cells of each text: of a long column much memory."""
+        return dict(zip(self.texts.to_pylist(), self.counts.tolist(), strict=True))
+
+    @cached_property
     def present(self) -> list[str]:
         """Distinct texts that are values."""
-        gaps = set(self.gaps)
-        return [text for text in self.cells if text not in gaps] if gaps else list(self.cells)
+        return cast("list[str]", self.values[0].to_pylist())
+
+    @cached_property
+    def values(self) -> tuple[pa.Array, Integers]:
+        """Distinct texts that are values, and the number of cells of each."""
+        if not self.gaps:
+            return self.texts, self.counts
+        are_gaps = pc.is_in(self.texts, value_set=pa.array(self.gaps, pa.string()))
+        return self.texts.filter(pc.invert(are_gaps)), self.counts[~to_numpy(are_gaps)]
 
     @cached_property
     def gaps(self) -> list[str]:
         """Distinct texts that mean "no value"."""
-        return [text for text in self.cells if self._is_gap(text)]
+        are_short = pc.less_equal(pc.utf8_length(self.texts), _LONGEST_GAP)
+        return [text for text in self.texts.filter(are_short).to_pylist() if self._is_gap(text)]
 
     def _is_gap(self, text: str) -> bool:
-        return (
-            len(text) <= _LONGEST_GAP
-            and text.casefold() in GAPS
-            and not (text == _NA and self.has_code_na)
-        )
+        return text.casefold() in GAPS and not (text == _NA and self.has_code_na)
 
     @cached_property
     def has_code_na(self) -> bool:
@@ -118,7 +131,8 @@ class ColumnCells:
     @property
     def filled(self) -> int:
         """Number of cells that are not empty."""
-        return sum(self.cells.values()) - self.cells.get("", 0)
+        are_filled = to_numpy(pc.not_equal(self.texts, ""))
+        return int(self.counts[are_filled].sum())
 
     def are_codes(self, codes: Sequence[str]) -> bool:
         """Return whether at least half of the distinct values are among the `codes`."""
@@ -130,22 +144,27 @@ class ColumnCells:
 def column_cells(name: str, values: pa.ChunkedArray) -> ColumnCells:
     """Return the facts of one column of a table."""
     are_floats = pa.types.is_floating(cell_type(values.type))
-    return ColumnCells(name, _count_texts(values), are_floats)
+    return ColumnCells(name, *_count_texts(values), are_floats)
 
 
-def _count_texts(values: pa.ChunkedArray) -> dict[str, int]:
+def _count_texts(values: pa.ChunkedArray) -> tuple[pa.Array, Integers]:
+    """Return the distinct trimmed texts, in order, and the number of cells of each."""
     if pa.types.is_dictionary(values.type):
         values = pc.cast(values, values.type.value_type)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_finite(values), values, None)
-    texts = pc.fill_null(pc.cast(values, pa.string()), "")
+    # first, as most columns have few distinct cells
+    counted = pc.value_counts(pc.cast(values, pa.string()))
+    texts = pc.fill_null(counted.field("values"), "")
     texts = pc.utf8_trim_whitespace(texts)
     texts = pc.replace_substring_regex(texts, _NEGATIVE_ZERO, r"\1")
-    counted = pc.value_counts(texts)
-    counted = counted.take(pc.sort_indices(counted.field("values")))
-    distinct = counted.field("values").to_pylist()
-    counts = counted.field("counts").to_pylist()
-    return dict(zip(distinct, counts, strict=True))
+    order = pc.sort_indices(texts)
+    ordered = texts.take(order)
+    counts = to_numpy(counted.field("counts").take(order))
+    encoded = pc.run_end_encode(ordered)  # several spellings can be one text
+    ends = to_numpy(encoded.run_ends)
+    cells = np.diff(np.cumsum(counts)[ends - 1], prepend=0)
+    return encoded.values, cells
 
 
 @dataclass(frozen=True)
@@ -179,7 +198,9 @@ class TableFacts:
 
     def column(self, name: str) -> ColumnCells:
         """Compute the facts of a column: one column at a time is in memory as texts."""
-        return column_cells(name, self.table.column(name))
+        cells = column_cells(name, self.table.column(name))
+        pa.default_memory_pool().release_unused()  # its own and the reader's: a third of the peak
+        return cells
 
 
 def usable_names(header: Sequence[str]) -> list[str]:
