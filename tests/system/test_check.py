@@ -455,10 +455,10 @@ def test_what_is_configured_after_a_look_says_so(marginweave: CommandLine, tmp_p
         report = (cli.home / "runs" / run / "release" / "report.html").read_text()
         assert (
             assumed
-            == ("looked at the table by other settings than these" in report)
+            == ("Who had looked" in report)
             == statement["configured_after_check"]
         )
-        assert assumed != ("No look at the table by other settings was recorded" in report)
+        assert assumed != ("No look at the table by other settings than these was recorded" in report)
         return bool(statement["configured_after_check"])
 
     assert cli("check", write(tmp_path, ROWS)).returncode == 0
