@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError, StageError
+from marginweave.base.parallel import LocalEngine
 from marginweave.domain.masks import Clique
 
 AnyCodes = NDArray[np.integer]
@@ -50,13 +52,11 @@ def count_marginals(
     sizes: Sequence[int],
     cliques: Sequence[Clique],
 ) -> list[Integers]:
-    """Return exact counts of the combinations of each clique in all blocks of rows, by one pass; private.
+    """Return exact counts of the combinations of each clique in all blocks of rows, by one pass on all cores; private.
 
     Rows are numbered by mixed radix, code = ((a_1 s_2 + a_2) s_3 + a_3) …, and counted. Raises StageError for a code
     outside its size.
     """
-    from marginweave.counts.marginal_kernel import add_counts
-
     attributes = sorted({attribute for clique in cliques for attribute in clique})
     place = {attribute: i for i, attribute in enumerate(attributes)}
     shapes: list[tuple[int, ...]] = []
@@ -66,19 +66,36 @@ def count_marginals(
         layout = np.array([[place[a], sizes[a]] for a in clique], np.int64)
         layouts.append(layout.reshape(-1, 2))
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
+    engine = LocalEngine()
+    pairs = list(zip(layouts, counts, strict=True))
+    groups = [pairs[first :: engine.cores] for first in range(min(engine.cores, len(pairs)))]
     for codes in blocks:
         for attribute in attributes:
             values = codes[attribute]
             if values.max(initial=0) >= sizes[attribute] or values.min(initial=0) < 0:
                 raise StageError(f"codes of attribute {attribute} must be below its size")
-        for start in range(0, len(codes[0]), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            part = np.empty((len(attributes), len(codes[0][rows])), np.int64)
-            for row, attribute in enumerate(attributes):
-                part[row] = codes[attribute][rows]
-            for layout, counted in zip(layouts, counts, strict=True):
-                add_counts(part, layout, counted)
+        for _ in engine.map(
+            partial(_add_block, [codes[a] for a in attributes], len(codes[0])), groups
+        ):
+            pass
     return [counted.reshape(shape) for counted, shape in zip(counts, shapes, strict=True)]
+
+
+def _add_block(
+    columns: Sequence[AnyCodes],
+    rows: int,
+    group: Sequence[tuple[Integers, Integers]],
+) -> None:
+    """Count a block of rows, some at a time, by each layout of a group, in the counts beside it."""
+    from marginweave.counts.marginal_kernel import add_counts
+
+    for start in range(0, rows, _CHUNK):
+        end = min(start + _CHUNK, rows)
+        part = np.empty((len(columns), end - start), np.int64)
+        for row, codes in enumerate(columns):
+            part[row] = codes[start:end]
+        for layout, counted in group:
+            add_counts(part, layout, counted)
 
 
 def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[Clique]]:
