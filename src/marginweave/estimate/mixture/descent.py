@@ -441,25 +441,31 @@ def _curve(
     curvatures: Float32s,
 ) -> None:  # pragma: no cover - compiled
     """Add sum_t v_t prod_g G_g of every feature of a block to `curvatures`, shape (features, pairs of components)."""
-    tails = len(block.tails)
+    tails, longest = block.tails.shape
     products = np.zeros((tails, _PAIRS), np.float32)
     sums = np.empty(_PAIRS, np.float32)
     pairs = curvatures.shape[1]
     for start in range(0, pairs, _PAIRS):
         number = min(_PAIRS, pairs - start)
-        for r in range(tails):
+        for r in range(tails if longest > 1 else 0):
             row = products[r]
             for i in range(number):
                 row[i] = 1.0
-            for j in range(block.tails.shape[1]):
+            for j in range(longest):
                 gram = grams[block.tails[r, j]]
                 for i in range(number):
                     row[i] *= gram[start + i]
         for g in range(len(block.groups)):
             f, other_feature, begin, end = block.groups[g]
-            for i in range(_PAIRS):
-                sums[i] = 0.0
-            _add_products(products, block.tail_rows[begin:end], block.precision[begin:end], sums)
+            part = sums[:number]
+            for i in range(number):
+                part[i] = 0.0
+            rows = block.tail_rows[begin:end]
+            precision = block.precision[begin:end]
+            if longest > 1:
+                _add_products(products, 0, rows, precision, part)
+            else:  # a tail of one feature is its Gram matrix: most counts are of three columns at most
+                _add_products(grams, start, block.tails[rows, 0], precision, part)
             gram = grams[other_feature]
             curvature = curvatures[f]
             for i in range(number):
@@ -469,21 +475,26 @@ def _curve(
 @fast_kernel
 def _add_products(
     products: Float32s,
+    start: int,
     rows: Integers,
     precision: Float32s,
     sums: Float32s,
 ) -> None:  # pragma: no cover - compiled
-    """Add rows of products, each times its precision, to `sums`: four at a time, so that a sum is seldom read and written."""
+    """Add rows of products from `start` on, each times its precision, to `sums`.
+
+    Four at a time, so that a sum is seldom read and written.
+    """
     # a loop over a row is compiled to vector instructions, one with two indices is not
+    end = start + len(sums)
     whole = len(rows) // 4 * 4
     for t in range(0, whole, 4):
-        a, b = products[rows[t]], products[rows[t + 1]]
-        c, d = products[rows[t + 2]], products[rows[t + 3]]
+        a, b = products[rows[t]][start:end], products[rows[t + 1]][start:end]
+        c, d = products[rows[t + 2]][start:end], products[rows[t + 3]][start:end]
         v, w, x, y = precision[t], precision[t + 1], precision[t + 2], precision[t + 3]
         for i in range(len(sums)):
             sums[i] += v * a[i] + w * b[i] + x * c[i] + y * d[i]
     for t in range(whole, len(rows)):
-        row = products[rows[t]]
+        row = products[rows[t]][start:end]
         v = precision[t]
         for i in range(len(sums)):
             sums[i] += v * row[i]
