@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from marginweave.answers.tables import released_tables
 from marginweave.base.durable import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.base.errors import StageError
-from marginweave.base.parallel import LocalEngine, beside
+from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import earlier_files
@@ -50,33 +50,8 @@ def publish(
     The folder becomes `release/` once the ledger has the digests. `parts` has the results of `evaluate` and of its inputs;
     `release` has the identity of the release. DP: post-processing.
     """
-    normalized = load_counts(reference, parts["normalize"])
-    resolved = reference.estimated(normalized.domain)
-    with at_place(place, "created"):
-        place.mkdir(exist_ok=True)
-    decoded = reference.load_blocks(parts["decode"])
-    # Blocks are verified when they are read: on all cores.
-    tables = LocalEngine().map(lambda number: unpack_table(decoded[number]), range(len(decoded)))
-    # The files of the records are written while all others are made.
-    with beside(lambda: write_synthetic(place, tables, resolved, reference.types)) as written:
-        statement, files = _files(reference, plan, parts, release, normalized)
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        digests |= written()
-    for name, content in files.items():
-        replace_file(place / name, content)
-    digests[CROISSANT] = _describe(place, resolved, statement, digests)
-    return {f"release/{name}": digest for name, digest in digests.items()}
-
-
-def _files(
-    reference: DerivedReference,
-    plan: Plan,
-    parts: dict[str, StageResult],
-    release: ReleaseFacts,
-    normalized: Aggregates | Marginals,
-) -> tuple[PrivacyStatement, dict[str, bytes]]:
-    """Return the privacy statement, and the files of the release by name but for those of the records."""
     configuration = reference.configuration
+    normalized = load_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(
         reference, normalized, parts["collect"]
@@ -98,7 +73,17 @@ def _files(
         **dict(earlier_files(configuration, reference.read_kept)),
         **release_pages(published, shown_records, evaluation),
     }
-    return statement, files
+    with at_place(place, "created"):
+        place.mkdir(exist_ok=True)
+    for name, content in files.items():
+        replace_file(place / name, content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    decoded = reference.load_blocks(parts["decode"])
+    # Blocks are verified when they are read: on all cores.
+    tables = LocalEngine().map(lambda number: unpack_table(decoded[number]), range(len(decoded)))
+    digests |= write_synthetic(place, tables, resolved, reference.types)
+    digests[CROISSANT] = _describe(place, resolved, statement, digests)
+    return {f"release/{name}": digest for name, digest in digests.items()}
 
 
 def _describe(

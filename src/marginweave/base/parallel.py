@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -60,16 +59,6 @@ class LocalEngine:
         batches = [parts[first : first + size] for first in range(0, len(parts), size)]
         for results in self.map(lambda batch: list(map(function, batch)), batches):
             yield from results
-
-
-@contextmanager
-def beside(work: Callable[[], R]) -> Iterator[Callable[[], R]]:
-    """Do some work beside what the block does, and yield a function that waits for its result; it is over when the block is.
-
-    For work that mostly releases the interpreter's lock. What it raises, that function raises.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(work).result
 
 
 def in_order(submit: Callable[[T], Callable[[], R]], parts: Sequence[T], ahead: int) -> Iterator[R]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.base.parallel import LocalEngine, beside, in_order
+from marginweave.base.parallel import LocalEngine, in_order
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 5))
@@ -58,25 +58,3 @@ def test_batches_are_few_and_end_at_about_the_same_time() -> None:
 def test_what_nothing_else_runs_beside_needs_no_thread(cores: int, parts: list[int]) -> None:
     threads = set(LocalEngine(cores).map(lambda _: threading.get_ident(), parts))
     assert threads == {threading.get_ident()}
-
-
-def test_work_beside_a_block_meets_it_and_is_over_when_it_is() -> None:
-    meeting, over = threading.Barrier(2, timeout=120), []
-
-    def work() -> str:
-        meeting.wait()
-        over.append("work")
-        return "result"
-
-    with beside(work) as result:
-        meeting.wait()
-    assert over == ["work"]
-    assert result() == "result"
-
-
-def test_what_work_beside_a_block_raises_is_raised_where_its_result_is_taken() -> None:
-    def work() -> None:
-        raise OSError
-
-    with beside(work) as result, pytest.raises(OSError):
-        result()
