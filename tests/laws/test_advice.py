@@ -93,6 +93,7 @@ ADVICE: dict[str, tuple[Written, Written]] = {
             "columns__age": {"type": "number", "bounds": [0, 120], "bins": 5},
         },
     ),
+    "verdict.advice.other-rows": ({"rows": 50_000}, {"rows": 500}),
     "verdict.advice.say-rows": (LISTED, {"rows": 5000, "aggregate": {"method": "auto"}}),
 }
 

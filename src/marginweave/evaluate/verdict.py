@@ -67,6 +67,8 @@ from marginweave.texts.sentences import Sentence, verdict_sentence
 
 _LOW_SCORE = 50
 _SHOWN = 4
+_OTHER_SIZE = 2  # times as many rows as declared, or so few: what is measured was then chosen for another table
+_DEVIATIONS = 4
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
 _NOTHING = BeyondNoise()
 _NAMED_LENGTH = 3  # sets of more columns have no name, such as pairs and triples have
@@ -208,11 +210,8 @@ def _add_configuration_sentences(
 ) -> Verdict:
     """Return the verdict with sentences on what the configuration changed, on `known_apart` counts and on earlier releases."""
     titles = configuration.titled_names
-    can_say_rows = configuration.rows is None and configuration.resize is None
-    can_choose = configuration.marginals and can_say_rows and counts.record_count < _FEW_ROWS
-    if can_choose and verdict.advice:
-        say_rows = verdict_sentence("advice.say-rows")
-        verdict = verdict.model_copy(update={"advice": (*verdict.advice, str(say_rows))})
+    about_rows = map(str, _rows_advice(configuration, counts, has_advice=bool(verdict.advice)))
+    verdict = verdict.model_copy(update={"advice": (*verdict.advice, *about_rows)})
     verdict = with_undeclared(verdict, counts, titles, configuration)
     verdict = with_uncounted(verdict, counts, titles, configuration)
     totals = list(total_sentences(counts, configuration))
@@ -227,6 +226,21 @@ def _add_configuration_sentences(
         if facts.contradicted
         else verdict
     )
+
+
+def _rows_advice(
+    configuration: Configuration, counts: Aggregates, *, has_advice: bool
+) -> Iterator[Sentence]:
+    """Yield that the number of rows can be said, where a table of few rows needs advice, or that it is another one."""
+    rows, counted = configuration.rows, counts.record_count
+    if configuration.marginals is None or configuration.resize is not None:
+        return
+    if rows is None and counted < _FEW_ROWS and has_advice:
+        yield verdict_sentence("advice.say-rows")
+    if rows is not None and configuration.privacy.subject is None:
+        apart = abs(counted - rows) > _DEVIATIONS * counts.record_deviation
+        if apart and not rows / _OTHER_SIZE <= counted <= rows * _OTHER_SIZE:
+            yield verdict_sentence("advice.other-rows", rows=rows, counted=max(counted, 0))
 
 
 def _passed_over_distance(

@@ -1009,3 +1009,28 @@ def test_a_release_that_counts_too_few_rows_of_persons_is_used_with_care(
     assert any("max_records" in line for line in found.advice) is advised
     worst = good.model_copy(update={"publication": "not for publication"})
     assert with_uncounted(worst, counts, {}, config).publication == "not for publication"
+
+
+@pytest.mark.parametrize(
+    ("rows", "counted", "deviation", "is_told"),
+    [
+        (50_000, 514, 13.0, True),
+        (200, 514, 13.0, True),
+        (1_000, 514, 13.0, False),
+        (50_000, 514, 20_000.0, False),
+    ],
+)
+def test_a_wrong_number_of_rows_is_told(
+    rows: int, counted: int, deviation: float, is_told: bool
+) -> None:
+    """Where it is twice or half of what was counted, beyond noise: what is measured was chosen by it."""
+    config = configuration(
+        missing=[], rows=rows, aggregate={"method": "marginals", "cliques": {"all": 2}}
+    )
+    domain = Domain(names=NAMES, labels=tuple(a.labels for a in config.attributes))
+    counts = Aggregates(
+        domain=domain, record_count=counted, record_deviation=deviation, levels=(), noise=()
+    )
+    found = release_verdict(bounds(9, 500), counts, config, None, EVALUATION.association)
+    told = [line for line in found.advice if f"`rows: {rows}`, and about {counted}" in line]
+    assert bool(told) is is_told
