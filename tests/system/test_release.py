@@ -359,7 +359,8 @@ def test_two_at_once_make_one_release(marginweave: ForkedCommandLine, tmp_path: 
     both = [marginweave.begin("run", path) for _ in range(2)]
     ended = [(run.wait(), run.err) for run in both]
     codes = sorted(code for code, _ in ended)
-    assert codes in ([0, 1], [0, 0]), ended
+    # 3: one begins after the other has ended, and is a release more, which the account does not admit
+    assert codes in ([0, 1], [0, 0], [0, 3]), ended
     if codes == [0, 1]:
         assert any("in progress in another process" in err for _, err in ended)
     assert "1 release(s)" in cli("ledger", "list").stdout

@@ -33,7 +33,7 @@ _PRICE_SHARES = (1.0, 1 / 3)
 _TABLE_SHARES = tuple(2.0**power for power in range(-1, 20))
 """Shares of the reach of noise by which counts may be off where they contradict each other."""
 _LEAST = 1e-9
-"""What is nearer to 0 in a program is rounding."""
+"""What is closer to 0 in a program is rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ _DIGITS = 18
 _WIDEST = _DIGITS + 2
 """Characters of a number of so many digits, with a sign and a point."""
 _FINEST = 400
-"""Decimals that are kept: what is nearer to 0 than the smallest double, by far, is 0."""
+"""Decimals that are kept: what is closer to 0 than the smallest double, by far, is 0."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,8 @@ def test_marginals_are_those_of_attributes(tmp_path: Path) -> None:
     assert found.domain.names == NAMES
     of_set = next(cells for cells in found.domain.undeclared if cells.of_set)
     assert (of_set.name, of_set.found, of_set.kept) == ("signs", True, False)
-    assert of_set.low <= 20 <= of_set.high
+    assert of_set.low <= of_set.count <= of_set.high
+    assert abs(of_set.count - 20) <= 10 * of_set.deviation + 1
     said = str(of_set.sentence(80, 0.0, "signs"))
     assert said.endswith(
         "of records hold a value of signs that was not declared, and that is left out"
