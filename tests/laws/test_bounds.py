@@ -146,6 +146,23 @@ def _by_linprog(self: KnownSums, queries: np.ndarray, margins: np.ndarray) -> np
     return np.stack(found)
 
 
+def test_counts_without_noise_that_fix_a_question_have_one_answer() -> None:
+    """Both ends are then the same number, computed twice: rounding takes them past each other."""
+    counts = np.array([939.18399177, 688.37354129, 857.2438897])
+    given = KnownSums(
+        sums=subset_sums(2, [0, 1, 2]),
+        low=counts,
+        high=counts,
+        covariance=np.zeros((3, 3)),
+        possible=np.array([True, False, True, True]),
+    )
+    query = np.array([-1.22884555, 0.96810462, -1.1627569, -0.34876489])
+    cells = np.array([counts[0] - counts[2], 0.0, counts[2] - counts[1], counts[1]])
+    low, high = given.bounds(query, REACH)
+    assert low <= high
+    assert np.allclose([low, high], query @ cells)
+
+
 @given(_noisy_sums())
 @settings(max_examples=60, deadline=None)
 def test_bounds_are_those_of_a_program_of_scipy(asked: tuple[KnownSums, np.ndarray]) -> None:

@@ -66,9 +66,13 @@ class KnownSums:
         high = float(high_ends.min())
         is_count = bool((query >= 0).all())
         lowest_possible = max(low, 0.0) if is_count else low
-        if lowest_possible <= high:
-            return low, high
+        if self._are_in_order(lowest_possible, high):
+            return min(low, high), high
         return self._bounds_of_tables(query, shared_reach)
+
+    def _are_in_order(self, low: float, high: float) -> bool:
+        """Return whether two ends are in order, but for rounding: without noise they are the same number, computed twice."""
+        return low <= high + _LEAST * max(1.0, float(np.abs(self.high).max()))
 
     def _bounds_of_tables(
         self,
@@ -81,7 +85,7 @@ class KnownSums:
         """
         for share in _TABLE_SHARES:
             low, high = self._bounds_within(query, reach, share)
-            if low <= high:
+            if self._are_in_order(low, high):
                 return self._bounds_within(query, reach, 2 * share)
         raise AssertionError("counts without noise that no table has")
 
