@@ -232,7 +232,8 @@ def _rows_advice(
     configuration: Configuration, counts: Aggregates, *, has_advice: bool
 ) -> Iterator[Sentence]:
     """Yield that the number of rows can be said, where a table of few rows needs advice, or that it is another one."""
-    rows, counted = configuration.rows, counts.record_count
+    rows = configuration.rows
+    counted = counts.record_count
     if configuration.marginals is None or configuration.resize is not None:
         return
     if rows is None and counted < _FEW_ROWS and has_advice:

@@ -116,7 +116,8 @@ def spread_values(
         tied = [mask for mask in masks if not set(places).isdisjoint(mask.attributes)]
         for _ in range(_ROUNDS):
             lengths = (records[:, places] == 0).sum(axis=1)
-            givers, takers = np.flatnonzero(lengths > cap), np.flatnonzero(lengths < cap)
+            givers = np.flatnonzero(lengths > cap)
+            takers = np.flatnonzero(lengths < cap)
             if not len(givers) or not len(takers):
                 break
             givers = rng.permutation(givers)[:_MOST_GIVERS]
@@ -147,8 +148,11 @@ def _move_values(
     found = np.flatnonzero(most_alike >= 0)
     _, firsts = np.unique(partners[found], return_index=True)  # a record takes one value at a time
     moved = found[firsts]
-    givers, partners, values = givers[moved], partners[moved], values[moved]
-    records[givers, values], records[partners, values] = 1, 0
+    givers = givers[moved]
+    partners = partners[moved]
+    values = values[moved]
+    records[givers, values] = 1
+    records[partners, values] = 0
     undone = broken_records(tuple(records[givers].T), masks)
     undone |= broken_records(tuple(records[partners].T), masks)
     records[givers[undone], values[undone]] = 0

@@ -26,7 +26,7 @@ def tables_beyond_pairs(measurements: Iterable[Observation]) -> list[Observation
     entropy, by iterative proportional fitting: Deming and Stephan 1940). Sum (y - q)^2 - sigma^2 is, but for noise, the sum of
     the squares that pairs do not explain. It has to be `_LEAST_BEYOND` of sum q^2, `_SIGMAS` deviations of its noise, and as
     much as the squares of the noise: where that is most of the table, q is no more than a guess.
-    Own method; evidence: docs/accuracy.md. DP: post-processing.
+    Own method; evidence: tests/laws/test_measured_tables.py. DP: post-processing.
     """
     certain = list[tuple[float, int]]()
     tables = list(measurements)
@@ -60,10 +60,11 @@ def _expected(counts: Floats, total: float, cliques: Sequence[tuple[int, ...]]) 
     expected = np.full(counts.shape, total / counts.size)
     targets = dict[tuple[int, ...], Floats]()
     for clique in cliques:
-        others = tuple(axis for axis in range(counts.ndim) if axis not in clique)
-        targets[others] = project_simplex(counts.sum(axis=others, keepdims=True), total)
+        summed_axes = tuple(axis for axis in range(counts.ndim) if axis not in clique)
+        sums = counts.sum(axis=summed_axes, keepdims=True)
+        targets[summed_axes] = project_simplex(sums, total)
     for _ in range(_SWEEPS if len(cliques[0]) > 1 else 1):
-        for others, target in targets.items():
-            sums = expected.sum(axis=others, keepdims=True)
+        for summed_axes, target in targets.items():
+            sums = expected.sum(axis=summed_axes, keepdims=True)
             expected *= np.divide(target, sums, out=np.zeros(sums.shape), where=sums > 0)
     return expected
