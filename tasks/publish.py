@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from marginweave.publish.croissant import CROISSANT, croissant
 from marginweave.publish.fitted import MODEL, model_table
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.publish.pages import internal_report, release_pages
+from marginweave.publish.preparation_words import clamped_sentence
 from marginweave.publish.reader import PublishedRelease, show_records
 from marginweave.publish.statement import privacy_statement, with_types
 from marginweave.publish.synthetic import write_synthetic
@@ -32,6 +34,7 @@ from marginweave.publish.tables import counts_table, csv_bytes, parquet_bytes
 from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
 from marginweave.runs.capabilities import DerivedReference, RunReference, StageResult
+from marginweave.texts.sentences import counts_sentence
 
 from .normalize import load_counts, released_counts
 from .stage import stage
@@ -146,8 +149,8 @@ def counts_and_marginals(
         intervals = release_intervals(
             aggregates, unpack_aggregates(reference.load(collected)), configuration
         )
-        note = configuration.count_note(aggregates.bounds)
-        table = counts_table(aggregates, intervals, configuration.longest, of=note)
+        remarks = _remarks(configuration, aggregates.bounds)
+        table = counts_table(aggregates, intervals, configuration.longest, remarks=remarks)
     else:
         listed, number_left_out = listed_counts(aggregates)
         intervals = marginal_intervals(listed, normalized, configuration)
@@ -158,7 +161,7 @@ def counts_and_marginals(
             number_left_out,
             earlier=bool(configuration.earlier),
             coarse=bool(normalized.coarse),
-            of=configuration.count_note({}),
+            remarks=_remarks(configuration, {}),
         )
         files = {
             "measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))
@@ -171,6 +174,17 @@ def counts_and_marginals(
         "aggregates.csv": csv_bytes(table, configuration.publish.csv),
     }
     return aggregates, intervals, files, statement
+
+
+def _remarks(configuration: Configuration, bounds: Mapping[int, int]) -> list[str]:
+    """Return what the table of counts says of all of them: what they are of, and where values beyond bounds are."""
+    remarks = []
+    note = configuration.count_note(bounds)
+    if note:
+        remarks.append(note)
+    if any(clamped_sentence(column) for column in configuration.columns.values()):
+        remarks.append(str(counts_sentence("key.clamped")))
+    return remarks
 
 
 @stage("report internally", patient=True)

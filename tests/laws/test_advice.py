@@ -48,6 +48,9 @@ DETERMINED = {
 }
 
 Written = Mapping[str, Any]
+WIDE: dict[str, Any] = {
+    "columns__age": {"type": "number", "bounds": "private", "within": [0, 1e6], "bins": 5}
+}
 ADVICE: dict[str, tuple[Written, Written]] = {
     "plan.choice.or-rows": (AUTO, {"rows": 5000}),
     "plan.given-up.set-other": (SETS, {"columns__signs__outside": "other"}),
@@ -57,6 +60,7 @@ ADVICE: dict[str, tuple[Written, Written]] = {
     "plan.sizes.say-rows-alone": (LISTED, {"rows": 5000}),
     "plan.delta.write": ({"rows": 12_000}, {"privacy__delta": 7e-7}),
     "plan.pairs.line-added": (LISTED, {"aggregate__cliques": [["sex", "age"], ["sex", "region"]]}),
+    "plan.preparation.bounds-coarse": (WIDE, {**WIDE, "columns__age__within": [0, 200]}),
     "plan.ledger.refused-epsilon": ({}, {"privacy__epsilon": 0.5}),
     "check.unread-advice.min-values": (
         {**LISTED, "columns__signs": {**SET, "min_values": 1, "outside": "error", "missing": []}},

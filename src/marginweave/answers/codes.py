@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, NumberColumn
 from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, NOT_RELEASED, ColumnBase
+from marginweave.configuration.columns.binned import BinnedColumn, ClampedEnd
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
@@ -25,6 +26,7 @@ from marginweave.configuration.values import ValueMatcher, listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
 
+DecidingBounds: TypeAlias = Mapping[int, Collection[ClampedEnd]]
 MOST_GROUPS = 10_000
 
 """What an answer is about that looks beyond a table whose records are persons."""
@@ -311,14 +313,63 @@ class Codes:
                 notes.append(Note(words))
         return tuple(notes)
 
-    def notes_on_bounds(self, place: int) -> tuple[Note, ...]:
-        """Return a note on what numbers beyond the bounds of a column count as: a public fact, whatever their share."""
+    def notes_on_bounds(self, place: int, codes: Flags | None = None) -> tuple[Note, ...]:
+        """Return a note on what values beyond the bounds of a column count as, if such values are in any of `codes`.
+
+        All codes by default. It is a public fact, whether there are such values or not.
+        """
+        ends = [
+            end
+            for end in self._clamped_ends(place)
+            if codes is None or end.code is None or codes[end.code]
+        ]
+        return self._note_on_ends(place, ends)
+
+    def deciding_bounds(self, question: Question) -> DecidingBounds:
+        """Return by place the ends of bounds that decide who meets the conditions of a question.
+
+        A value beyond a bound counts as the bound. Where a condition holds for one of the two alone, other records are counted
+        than it says; where it holds for both, such as 60 and more, they are the same.
+        """
+        deciding: dict[int, set[ClampedEnd]] = {}
+        for name, condition in question.where:
+            for chosen in self._condition(name, condition):
+                for end in self._clamped_ends(chosen.place):
+                    if _is_decided(end, condition, chosen.codes):
+                        deciding.setdefault(chosen.place, set()).add(end)
+        return deciding
+
+    def notes_on_chosen_bounds(self, deciding: DecidingBounds, group: Group) -> tuple[Note, ...]:
+        """Return notes on bounds that decide who meets conditions or is in a group: the bin at a bound has what is beyond."""
+        ends_of_places = {place: {*ends} for place, ends in deciding.items()}
+        for chosen in group.chosen:
+            for end in self._clamped_ends(chosen.place):
+                if end.code is None or chosen.codes[end.code]:
+                    ends_of_places.setdefault(chosen.place, set()).add(end)
+        notes: list[Note] = []
+        for place, ends in ends_of_places.items():
+            notes += self._note_on_ends(place, ends)
+        return tuple(notes)
+
+    def notes_on_reached_bounds(
+        self, numbers: ValueRange, codes: Flags, low: float, high: float
+    ) -> tuple[Note, ...]:
+        """Return a note on the bounds that an interval of numbers reaches by bins of `codes`: numbers there may lie beyond."""
+        reached = (numbers.low <= high) & (numbers.high >= low)  # False of NaN
+        return self.notes_on_bounds(numbers.place, reached & codes)
+
+    def _clamped_ends(self, place: int) -> tuple[ClampedEnd, ...]:
+        """Return the ends of a column's bounds beyond which values count as the bound; none of a column without bins."""
         column = self.configuration.columns[self.configuration.attributes[place].column]
-        if not isinstance(column, NumberColumn):
+        return column.clamped_ends if isinstance(column, BinnedColumn) else ()
+
+    def _note_on_ends(self, place: int, ends: Collection[ClampedEnd]) -> tuple[Note, ...]:
+        """Return a note on what values of a column beyond these ends count as; none without ends."""
+        name = self.configuration.attributes[place].column
+        column = self.configuration.columns[name]
+        if not ends or not isinstance(column, BinnedColumn):
             return ()
-        ends = (("below", column.ends[0][0]), ("above", column.ends[-1][1]))
-        words = [f"{side} {end:g} as {end:g}" for side, end in ends if math.isfinite(end)]
-        return (Note(f"counts numbers {' and '.join(words)}"),) if words else ()
+        return (Note(f"of {name}, {column.clamped_words(ends)}"),)
 
     def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:
         """Return the records with one value of a column of sets; without any of its values where the label is None.
@@ -450,3 +501,11 @@ class Codes:
         matches = difflib.get_close_matches(name.casefold(), names_by_letters, n=1)
         meant = f"; did you mean {names_by_letters[matches[0]]}? There" if matches else "; there"
         return f"{name!r} is no column that was counted{meant} are {listed(names)}"
+
+
+def _is_decided(end: ClampedEnd, condition: Condition | tuple[str, ...], codes: Flags) -> bool:
+    """Return whether a condition that has these codes holds for a bound alone, or for the values beyond it alone."""
+    if end.code is None:
+        return True
+    holds_beyond = isinstance(condition, Condition) and condition.reaches(up=end.is_upper)
+    return bool(codes[end.code]) != holds_beyond

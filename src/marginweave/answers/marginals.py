@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marginweave.answers.answer import MAY_BE_NONE, Answer, How, Note
-from marginweave.answers.codes import Chosen, Codes, ValueRange
+from marginweave.answers.codes import Chosen, Codes, DecidingBounds, Group, ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach, count_interval_of
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.merged import count_between
@@ -80,6 +80,17 @@ class GroupAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _Asked:
+    """A question in the codes of a release: factors of its conditions, its numbers, and what notes on it need."""
+
+    question: Question
+    conditions: list[Factor]
+    numbers: ValueRange | None
+    notes_on_gaps: tuple[Note, ...]
+    deciding_bounds: DecidingBounds
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MarginalAnswers:
     """Answers questions inside measured sets of attributes, which are `measured_together`, each by its names.
 
@@ -107,48 +118,81 @@ class MarginalAnswers:
         """
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         self._check_sets(question, conditions)
-        numbers = self.codes.numbers(question.column) if question.column else None
+        asked = _Asked(
+            question=question,
+            conditions=conditions,
+            numbers=self.codes.numbers(question.column) if question.column else None,
+            notes_on_gaps=self.codes.notes_on_gaps(question),
+            deciding_bounds=self.codes.deciding_bounds(question),
+        )
         groups = list(self.codes.groups(question))
-        asked_notes = self.codes.notes_on_gaps(question)
-        if numbers is not None and question.asked in ("mean", "sum"):
-            asked_notes = (*asked_notes, *self.codes.notes_on_bounds(numbers.place))
         if question.of == "population":
-            asked_places = {place for place, _ in conditions}
-            asked_places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
-            if numbers is not None:
-                asked_places.add(numbers.place)
-            reason = self.sampled or self.codes.not_a_sample(asked_places)
-            if reason:
-                raise InputError(
-                    f"no answer of the population is possible: {reason}; ask for one of the table"
-                )
+            self._check_sample(asked, groups)
         say = listener()
         for number, group in enumerate(groups, 1):
             say(f"answer {number:,} of {len(groups):,}")
-            group_factors = [_factor(chosen) for chosen in group.chosen]
-            answer = self.answer_group(question, conditions, group_factors, numbers)
-            interval = answer.interval
-            left_out = self._left_out([*conditions, *group_factors], numbers) if interval else ()
-            places = [place for place, _ in (*conditions, *group_factors)]
-            if numbers is not None:
-                places.append(numbers.place)
-            yield Answer(
-                question=question.words,
-                asked=question.asked,
-                group=group.labels,
-                estimate=_finite(interval.estimate) if interval else None,
-                low=_finite(interval.low) if interval else None,
-                high=_finite(interval.high) if interval else None,
-                noise_sd=interval.sd if interval else None,
-                level=question.level if answer.claimed and interval else None,
-                about=self.codes.about(question.of, places),
-                how=answer.how,
-                notes=(
-                    *answer.notes,
-                    *left_out,
-                    *(() if answer.how in ("rule", None) else asked_notes),
-                ),
+            yield self._answer_in_words(asked, group)
+
+    def _check_sample(self, asked: _Asked, groups: Sequence[Group]) -> None:
+        """Refuse a question about a population that the table is no simple sample of; raises InputError."""
+        places = {place for place, _ in asked.conditions}
+        places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
+        if asked.numbers is not None:
+            places.add(asked.numbers.place)
+        reason = self.sampled or self.codes.not_a_sample(places)
+        if reason:
+            raise InputError(
+                f"no answer of the population is possible: {reason}; ask for one of the table"
             )
+
+    def _answer_in_words(self, asked: _Asked, group: Group) -> Answer:
+        """Return the answer for a group, with its notes."""
+        question = asked.question
+        group_factors = [_factor(chosen) for chosen in group.chosen]
+        answer = self.answer_group(question, asked.conditions, group_factors, asked.numbers)
+        interval = answer.interval
+        records = [*asked.conditions, *group_factors]
+        places = [place for place, _ in records]
+        if asked.numbers is not None:
+            places.append(asked.numbers.place)
+        notes = [*answer.notes]
+        if interval is not None:
+            notes += self._left_out(records, asked.numbers)
+        if answer.how not in ("rule", None):
+            notes += asked.notes_on_gaps
+        if interval is not None:
+            notes += self._notes_on_bounds(asked, group, records, interval)
+        return Answer(
+            question=question.words,
+            asked=question.asked,
+            group=group.labels,
+            estimate=_finite(interval.estimate) if interval else None,
+            low=_finite(interval.low) if interval else None,
+            high=_finite(interval.high) if interval else None,
+            noise_sd=interval.sd if interval else None,
+            level=question.level if answer.claimed and interval else None,
+            about=self.codes.about(question.of, places),
+            how=answer.how,
+            notes=tuple(notes),
+        )
+
+    def _notes_on_bounds(
+        self, asked: _Asked, group: Group, records: list[Factor], interval: EstimateInterval
+    ) -> Iterable[Note]:
+        """Return notes on what values beyond bounds count as, where an answer would be another one if they did not.
+
+        A mean or a sum has all numbers, also those at the bounds, and a quantile those that its interval reaches.
+        """
+        notes = [*self.codes.notes_on_chosen_bounds(asked.deciding_bounds, group)]
+        numbers = asked.numbers
+        if numbers is not None:
+            has_all = asked.question.asked in ("mean", "sum")
+            low = -math.inf if has_all else interval.low
+            high = math.inf if has_all else interval.high
+            all_codes = np.ones(len(numbers.low), np.bool_)
+            codes = self._chosen(records).get(numbers.place, all_codes)
+            notes += self.codes.notes_on_reached_bounds(numbers, codes, low, high)
+        return dict.fromkeys(notes)
 
     def _check_sets(self, question: Question, conditions: Sequence[Factor]) -> None:
         """Refuse records without any value of a set where no measured set has all of its values; raises InputError.

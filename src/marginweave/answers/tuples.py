@@ -78,6 +78,7 @@ class TupleAnswers:
             )
         conditions = self.codes.conditions(question)
         on_gaps = self.codes.notes_on_gaps(question)
+        deciding = self.codes.deciding_bounds(question)
         for group in self.codes.groups(question):
             chosen = [*conditions, *group.chosen]
             how: How = "measured"
@@ -103,7 +104,11 @@ class TupleAnswers:
                 level=question.level if count else None,
                 about=self._about(chosen),
                 how=how if count else None,
-                notes=(*notes, *(() if how == "rule" else on_gaps)),
+                notes=(
+                    *notes,
+                    *(() if how == "rule" else on_gaps),
+                    *(self.codes.notes_on_chosen_bounds(deciding, group) if count else ()),
+                ),
             )
 
     def _about(self, chosen: Sequence[Chosen]) -> About:

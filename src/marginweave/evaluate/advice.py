@@ -184,7 +184,9 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
         factor = median / GOOD
         is_weak = factor * epsilon > MOST_EPSILON
         key = "advice.more-rows" if is_weak else "advice.less-noise"
-        yield verdict_sentence(key, factor=factor, most_epsilon=MOST_EPSILON)
+        # an error is at most 1, so that noise which is larger still needs a factor that nobody knows
+        bound = verdict_sentence("factor.at-least" if median < 1 else "factor.more-than")
+        yield verdict_sentence(key, bound=bound, factor=factor, most_epsilon=MOST_EPSILON)
 
 
 def _median_error(sets: Sequence[SetVerdict], beyond: BeyondNoise) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.attributes import most_combinations
+from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
@@ -218,6 +219,16 @@ def rounds_forecast(configuration: Configuration) -> list[Sentence]:
     ]
 
 
+def _coarse_candidates(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield how far the candidates of private bounds are apart, for each column that can have numbers between them."""
+    for name in configuration.private_bounds:
+        column = configuration.columns[name]
+        assert isinstance(column, NumberColumn)
+        if not column.has_all_candidates:
+            first, second, *_ = column.bound_candidates
+            yield plan_sentence("preparation.bounds-coarse", column=repr(name), step=second - first)
+
+
 def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
     """Yield what happens to the rows before they are counted, where it bears on privacy."""
     columns = configuration.private_bounds
@@ -226,6 +237,7 @@ def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
         yield plan_sentence(
             "preparation.bounds", columns=names, share=Share(configuration.bounds_share)
         )
+        yield from _coarse_candidates(configuration)
     if plan_budget(configuration).of(RowsBeyondCap):
         yield plan_sentence("preparation.rows-beyond", share=Share(SHARE))
     if configuration.resize is not None:

@@ -128,7 +128,7 @@ def drawn_bounds(drawn: Drawn) -> dict[str, tuple[float, float]]:
         low = unpack_number(drawn.payload(low_bound))
         high = unpack_number(drawn.payload(drawn.plan.draw(HighBound, place)))
         _, column = low_bound.column(drawn.configuration)
-        bounds[name] = released_bounds(low, high, column.bound_candidates)
+        bounds[name] = released_bounds(low, high, column)
     return bounds
 
 
@@ -167,17 +167,20 @@ def _candidate_histograms(rows: PrivateRows, configuration: Configuration) -> di
     return histograms
 
 
-def released_bounds(
-    low: int,
-    high: int,
-    candidates: tuple[float, ...],
-) -> tuple[float, float]:
+def released_bounds(low: int, high: int, column: NumberColumn) -> tuple[float, float]:
     """Return the bounds from the numbers (from 1) of the two chosen candidates; swapped if they are in the wrong order.
 
+    Candidate i covers the numbers above candidate i - 1 and up to its own. So the lower bound is candidate i - 1, which is
+    below all that i covers: i itself may lie above every value. It is i where the column can have no other number than the
+    candidates.
     Equal ones remain equal: the column itself widens an interval that is too narrow for its bins (`NumberColumn.with_bounds`).
     DP: post-processing.
     """
-    return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
+    candidates = column.bound_candidates
+    least = min(low, high)
+    if not column.has_all_candidates and least > 1:
+        least -= 1
+    return candidates[least - 1], candidates[max(low, high) - 1]
 
 
 def _without_codes(values: pa.Array, column: NumberColumn) -> pa.Array:

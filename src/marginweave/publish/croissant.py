@@ -15,7 +15,7 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.evaluation import CsvSettings
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
-from marginweave.publish.preparation_words import moment_sentences
+from marginweave.publish.preparation_words import clamped_sentence, moment_sentences
 from marginweave.publish.synthetic import no_value_sentence
 from marginweave.released.statement import PrivacyStatement
 from marginweave.texts.sentences import Sentence, report_sentence
@@ -72,7 +72,7 @@ def croissant(
     DP: post-processing.
 
     Args:
-        configuration: what is declared.
+        configuration: what is declared, bounds resolved.
         statement: the privacy statement.
         schema: of synthetic.parquet.
         digests: SHA-256 of each file of the release, by name.
@@ -190,6 +190,7 @@ def _field(
             _unit_sentence(column),
             _codes_sentence(column),
             no_value,
+            clamped_sentence(column),
             *released,
         )
     )

@@ -272,6 +272,17 @@ class Release {
     return both([table, lengths.includes(conditions.length) ? combinations : ""]);
   }
 
+  // What values beyond bounds count as, where it decides who is chosen: the bin at a bound has those beyond it, unless it ends a run
+  // that has no end there, such as 60 and more.
+  clampedWords(conditions) {
+    const words = conditions.flatMap(([attribute, values]) => {
+      const { clamped, ordered, numbers } = this.attributes[attribute];
+      const isRun = values.length > 1 && values.at(-1) < ordered && values.at(-1) - values[0] === values.length - 1 && numbers?.[values[0]];
+      return clamped.ends.filter(([code]) => code === null || (values.includes(code) && !isRun)).map(([, says]) => says);
+    });
+    return words.join("; ");
+  }
+
   // The code of the last gap of an attribute: of cells that are not as declared where these were counted.
   last(attribute) {
     const { labels, gaps } = this.attributes[attribute];

@@ -180,7 +180,7 @@ class Card {
     this.root = element("section", { className: "card", attributes: { "aria-labelledby": heading.id } }, this.head);
     this.among = element("p", { className: "soft small among", hidden: true });
     this.run = element("p", { className: "small run", hidden: true });
-    for (const words of [this.about.about, this.about.left_out]) if (words) this.root.append(element("p", { className: "soft small" }, words));
+    for (const words of [this.about.about, this.about.clamped.says, this.about.left_out]) if (words) this.root.append(element("p", { className: "soft small" }, words));
     const counted = page.release.countedWords([[attribute, []]]);
     if (counted !== page.release.countedWords([])) this.root.append(element("p", { className: "soft small" }, say("bounded", { counted })));
     this.root.append(this.run, this.among);
@@ -587,7 +587,8 @@ class Page {
         return element("button", { type: "button", className: `chip ${which}`, onclick: remove, ariaLabel: say("remove", { value: text }) }, `${text} `, element("span", { ariaHidden: "true" }, "×"));
       });
       byId(`selection-${which}`).replaceChildren(...(chips.length ? chips : [TEXT.everybody]));
-      const counted = this.release.countedWords(whose[which].conditions);
+      const { conditions } = whose[which];
+      const counted = [this.release.countedWords(conditions), this.release.clampedWords(conditions)].filter(Boolean).join("; ");
       byId(`counted-${which}`).textContent = counted && ` (${counted})`;
       const total = whose[which].total();
       byId(`total-${which}`).textContent = [inWords(total, false), caution(total)].filter(Boolean).join(", ");
@@ -795,8 +796,9 @@ class Average {
     const counted = release.countedWords([...page.first.conditions, [Number(number), []], ...(byName ? [[Number(by), []]] : [])]);
     const aside = page.first.pairs.some(([attribute]) => byName && attribute === Number(by)) ? say("averageAside", { column: byName }) : "";
     const sources = release.tuples ? TEXT.averageTuples : TEXT.averageHelp;
-    const clamped = average === "mean" && about.clamped ? say("averageClamped", { words: about.clamped }) : "";
-    byId("average-note").textContent = [sources, clamped, aside, counted && `${say("averageCounted", { counted })}`, about.left_out && say("averageLeft", { words: about.left_out })].filter(Boolean).join(" ");
+    const asked = byName ? [...page.first.conditions, [Number(by), release.values(Number(by))]] : page.first.conditions;
+    const chosen = release.clampedWords(asked.filter(([attribute]) => attribute !== Number(number)));
+    byId("average-note").textContent = [sources, about.clamped.says, chosen && say("averageChosen", { words: chosen }), aside, counted && `${say("averageCounted", { counted })}`, about.left_out && say("averageLeft", { words: about.left_out })].filter(Boolean).join(" ");
   }
 
   // A cell: the number in words, over a line with its range.

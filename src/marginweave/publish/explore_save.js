@@ -71,7 +71,7 @@ function facts(page, { count, share }) {
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
     share.high?.toFixed(5), count.measured || count.unsure ? TEXT.sourceMeasured : TEXT.sourceRecords, [cautionOf({ count, share }, true), allButWords(share), share.unknown ? inWords(share, true) : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
-    page.release.countedWords(count.conditions),
+    [page.release.countedWords(count.conditions), page.release.clampedWords(count.conditions)].filter(Boolean).join("; "),
   ];
 }
 
@@ -189,7 +189,7 @@ function saveAverages({ page, content }) {
     const aside = selections[i].conditions.filter(([attribute]) => value === null || attribute !== Number(by));
     const { estimate, low, high } = answer.unknown ? {} : answer;
     const note = answer.unknown || !Number.isFinite(low) || !Number.isFinite(high) ? averageInWords(answer, page.average.format) : leastWords(answer, page.average.format);
-    return [value === null ? TEXT.averageAll : page.release.label(Number(by), value), named(page, aside), estimate, Number.isFinite(low) ? low : "", Number.isFinite(high) ? high : "", answer.measured ? TEXT.sourceMeasured : answer.unknown ? "" : TEXT.sourceRecords, answer.unknown || answer.measured ? note : "", dataset, byId("data").dataset.release, level, page.release.countedWords([...answer.conditions, [Number(number), []]])];
+    return [value === null ? TEXT.averageAll : page.release.label(Number(by), value), named(page, aside), estimate, Number.isFinite(low) ? low : "", Number.isFinite(high) ? high : "", answer.measured ? TEXT.sourceMeasured : answer.unknown ? "" : TEXT.sourceRecords, answer.unknown || answer.measured ? note : "", dataset, byId("data").dataset.release, level, [page.release.countedWords([...answer.conditions, [Number(number), []]]), page.release.clampedWords(answer.conditions), attributes[number].clamped.says].filter(Boolean).join("; ")];
   }));
   const name = `${TEXT[average]} ${attributes[number].name}`;
   const top = [by === "" ? TEXT.headValue : attributes[by].name, TEXT.headAmong, name, TEXT.headLow, TEXT.headHigh, TEXT.headSource, TEXT.headNote, TEXT.headDataset, TEXT.headRelease, TEXT.headLevel, TEXT.headCounted];

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from marginweave.configuration.columns import DateColumn, MeasuredColumn
+from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
@@ -20,12 +22,13 @@ _FOR_READERS = {"confirm", "public", "label", "description", "titles", "draw"}
 
 
 def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[Sentence]:
-    """Return sentences on the unit, moments, imputation, rules, private bounds and resize."""
+    """Return sentences on the unit, moments, imputation, rules, bounds and resize."""
     return [
         *_unit(configuration),
         *_moments(configuration),
         *_imputations(configuration),
         *_rules(configuration),
+        *_public_bounds(configuration, bounds),
         *_private_bounds(bounds),
         *_resize(configuration),
     ]
@@ -86,6 +89,28 @@ def _bounds_that_cut(configuration: Configuration, statement: PrivacyStatement) 
     """Return how many combinations are counted of a record, for the lengths of which it may hold more."""
     bounds = statement.bounds_of_lengths
     return {length: most for length, most in bounds.items() if configuration.is_cut(length, most)}
+
+
+def clamped_sentence(column: ColumnBase) -> Sentence | None:
+    """Return a sentence on what values beyond the bounds of a column count as; None where nothing is clamped."""
+    ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
+    if not ends:
+        return None
+    words = column.clamped_words(ends)
+    return report_sentence("preparation.clamped", words=f"{words[0].upper()}{words[1:]}")
+
+
+def _public_bounds(configuration: Configuration, bought: Bounds) -> Iterator[Sentence]:
+    """Yield a sentence on all columns whose bounds were not bought, beyond which values count as the bound."""
+    says: list[str] = []
+    for name in {attribute.column: None for attribute in configuration.attributes}:
+        column = configuration.columns[name]
+        if isinstance(column, BinnedColumn) and name not in bought:
+            ends = column.clamped_ends
+            if ends:
+                says.append(f"of {name!r}, {column.clamped_words(ends)}")
+    if says:
+        yield report_sentence("preparation.public-bounds", says="; ".join(says))
 
 
 def _private_bounds(bounds: Bounds) -> Iterator[Sentence]:

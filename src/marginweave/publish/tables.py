@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -43,7 +43,7 @@ def counts_table(
     *,
     earlier: bool = False,
     coarse: bool = False,
-    of: str | None = None,
+    remarks: Sequence[str] = (),
 ) -> pa.Table:
     """Return counts of combinations, one a row.
 
@@ -57,11 +57,11 @@ def counts_table(
     positions, or R if that is more; those beyond are null. At the end, each set of columns of `left_out`, of which only
     combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts also follow from those of earlier
     releases, and the rows that they changed say so. With `coarse` the first note says where counts in coarser bins are,
-    and with the sentence `of` what every count is of, where that is not the table.
+    and at its end stand `remarks` on all counts, sentences without a full stop.
     """
     domain = aggregates.domain
     positions = max(longest, aggregates.reporting_length)
-    key = _key(aggregates, earlier=earlier, coarse=coarse, of=of)
+    key = _key(aggregates, earlier=earlier, coarse=coarse, remarks=remarks)
     parts = [_total_row(aggregates, positions, key)]
     for level, noise, level_intervals in zip(
         aggregates.levels, aggregates.noise, intervals, strict=True
@@ -84,7 +84,7 @@ def counts_table(
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _key(aggregates: Aggregates, *, earlier: bool, coarse: bool, of: str | None) -> str:
+def _key(aggregates: Aggregates, *, earlier: bool, coarse: bool, remarks: Iterable[str]) -> str:
     """Return the explanation of the columns, the note of the first row."""
     listed_marginals = "listed-coarse" if coarse else "listed-all"
     listed = "listed-tuples" if aggregates.measured is None else listed_marginals
@@ -92,8 +92,7 @@ def _key(aggregates: Aggregates, *, earlier: bool, coarse: bool, of: str | None)
         str(counts_sentence("key.columns-earlier" if earlier else "key.columns")),
         str(counts_sentence(f"key.{listed}")),
     ]
-    if of:
-        sentences.append(f"{of[0].upper()}{of[1:]}.")
+    sentences += [f"{remark[0].upper()}{remark[1:]}." for remark in remarks]
     return " ".join(sentences)
 
 

@@ -74,7 +74,7 @@ def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
         if array is None:
             place = _in_python(name)
             raise InputError(
-                f"the frame has the column {name!r} with a cell that is neither text nor number and has no text; "
+                f"the frame has the column {name!r} with a cell that is no number and no text that Unicode has; "
                 f"write {place} = {_ASCII_TEXTS.format(place)}"
             )
     return _storable(pa.table(arrays))

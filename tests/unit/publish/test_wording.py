@@ -17,21 +17,36 @@ SEX = {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, 
 NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missing": [""]}
 
 
+AGE_BEYOND = "numbers below 0 count as 0, and above 100 as 100"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, ["The unit of privacy is one row."]),
+        (
+            {},
+            [
+                "The unit of privacy is one row.",
+                f"these are is not released: of 'age', {AGE_BEYOND}.",
+            ],
+        ),
         (
             {"privacy__unit": {"column": "id", "max_records": 4}},
             [
                 "same value of column 'id'",
                 "At most 4 row(s) of a subject",
                 "Rows without a subject were left out.",
+                AGE_BEYOND,
             ],
         ),
         (
             {"privacy__unit": {"column": "id", "join": True, "missing_subject": "own"}},
-            ["same value of column 'id'", "joined into one record", "counts as a separate subject"],
+            [
+                "same value of column 'id'",
+                "joined into one record",
+                "counts as a separate subject",
+                AGE_BEYOND,
+            ],
         ),
         (
             {"columns": {"age": AGE, "sex": SEX}, "resize": {"records": 70, "proportion": 1.5}},
@@ -60,6 +75,7 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
                 "one row",
                 "columns of public values was counted as one that keeps them",
                 "computed from other columns in",
+                "; of 'outside', numbers below 0 count as 0",
             ],
         ),
         (
@@ -77,7 +93,11 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
                     },
                 },
             },
-            ["one row", "'seen' that is written with a zone was counted in UTC"],
+            [
+                "one row",
+                "'seen' that is written with a zone was counted in UTC",
+                "; of 'born', dates before 1900-01-01 count as 1900-01-01, and after 2024-12-31 as 2024-12-31.",
+            ],
         ),
         (
             {

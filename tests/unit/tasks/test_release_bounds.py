@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,10 +63,46 @@ def test_the_best_candidate_is_the_quantile(percentile: float) -> None:
     assert (cells <= before).sum() <= wanted <= (cells <= chosen).sum()
 
 
+@pytest.mark.parametrize(("most", "decimals"), [(1e6, None), (1e6, 0), (120, 0), (120, None)])
+def test_a_hundredth_of_the_values_lies_beyond_each_bound(
+    most: float, decimals: int | None
+) -> None:
+    """However far the candidates are apart: ages among points of 0 to a million, 100 apart, lie between two of them."""
+    column = _private_age(within=[0, most], decimals=decimals)
+    cells = (
+        np.random.default_rng(7)
+        .normal(50, 12, 2000)
+        .clip(0, 99)
+        .round(6 if decimals is None else decimals)
+    )
+    histogram = candidate_histogram(pa.array(cells), column.bound_candidates)
+    unit = Stability(records=1, neighbors="add-remove")
+    low, high = (
+        select_percentile(histogram, percentile, 1000.0, unit, fresh_bits())
+        for percentile in (1.0, 99.0)
+    )
+    least, largest = released_bounds(low, high, column)
+    assert (cells < least).mean() <= 0.01 >= (cells > largest).mean()
+    distance = most / 9_999
+    assert (cells < least + distance + 1).mean() >= 0.01 <= (cells > largest - distance - 1).mean()
+
+
+def _private_age(**keys: Any) -> NumberColumn:
+    """A number with private bounds."""
+    changes = {f"columns__age__{key}": value for key, value in keys.items()}
+    column = configuration(columns__age__bounds="private", columns__age__bins=6, **changes).columns[
+        "age"
+    ]
+    assert isinstance(column, NumberColumn)
+    return column
+
+
 def test_bounds_that_came_out_the_wrong_way_round_are_swapped() -> None:
     """Candidates are numbered from 1; equal ones stay equal, and the column widens them inside its public range."""
-    assert released_bounds(2, 4, GRID) == released_bounds(4, 2, GRID) == (1.0, 4.0)
-    assert released_bounds(5, 5, GRID) == (10.0, 10.0)
+    age = _private_age(within=[0, 120], decimals=0)
+    assert age.bound_candidates[:3] == (0.0, 1.0, 2.0)
+    assert released_bounds(2, 4, age) == released_bounds(4, 2, age) == (1.0, 3.0)
+    assert released_bounds(5, 5, age) == (4.0, 4.0)
     config = configuration(
         columns__age__bounds="private", columns__age__within=[0, 120], columns__age__bins=6
     )

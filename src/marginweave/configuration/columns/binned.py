@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +16,7 @@ from pydantic import BeforeValidator, model_validator
 from marginweave.base.errors import MustError
 from marginweave.configuration.columns.base import Limits, MeasuredColumn
 from marginweave.configuration.values import FrozenModel, Number, Positive
+from marginweave.texts.sentences import counts_sentence
 
 MAX_BINS = 100_000
 
@@ -23,6 +25,19 @@ Gap: TypeAlias = tuple[int, int]
 
 PointRange: TypeAlias = tuple[int, int, int]
 """A bin, and the first and last of consecutive points of its grid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClampedEnd:
+    """An end of a column's bounds: values beyond it count as `bound`, as it is written.
+
+    `is_upper` is True for the upper end. `code` is that of the bin which such values are in, None where any bin may be wrong
+    because of them: days of the week repeat.
+    """
+
+    bound: str
+    is_upper: bool
+    code: int | None
 
 
 class BinSteps(FrozenModel):
@@ -93,6 +108,8 @@ class BinnedColumn(MeasuredColumn, frozen=True):
 
     `outside` is about other cells: those that are no value at all, such as a word among numbers.
     """
+    beyond: ClassVar[Literal["numbers", "dates"]]
+    """What lies beyond bounds, a part of the keys of its words."""
     draw: Draw = None
     outside: Literal["null", "error"] | None = None
 
@@ -113,6 +130,19 @@ class BinnedColumn(MeasuredColumn, frozen=True):
         least, _ = limits[0]
         _, largest = limits[-1]
         return least, largest
+
+    @property
+    @abstractmethod
+    def clamped_ends(self) -> tuple[ClampedEnd, ...]:
+        """Ends of the bounds beyond which values count as the bound, the lower one first; none before bounds are bought."""
+
+    def clamped_words(self, ends: Collection[ClampedEnd]) -> str:
+        """Return what values beyond these ends count as, such as "numbers above 100 count as 100"; empty without ends."""
+        if not ends:
+            return ""
+        bounds = {"high" if end.is_upper else "low": end.bound for end in ends}
+        which = "both" if len(bounds) == 2 else "upper" if "high" in bounds else "lower"
+        return str(counts_sentence(f"clamped.{self.beyond}-{which}", **bounds))
 
     @abstractmethod
     def runs(self, missing: Sequence[str]) -> tuple[PointRange, ...] | None:

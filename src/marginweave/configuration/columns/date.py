@@ -17,6 +17,7 @@ from marginweave.configuration.columns.base import RULE_BOUNDS, Limits, Rule
 from marginweave.configuration.columns.binned import (
     MAX_BINS,
     BinnedColumn,
+    ClampedEnd,
     Gap,
     PointRange,
     open_runs,
@@ -79,6 +80,7 @@ class DateColumn(BinnedColumn, frozen=True):
     """
 
     value_form: ClassVar[str | None] = "a date in the declared format"
+    beyond: ClassVar[Literal["numbers", "dates"]] = "dates"
     type: Literal["date", "datetime"]
     bounds: Annotated[tuple[str, str] | None, BeforeValidator(_bounds)] = None
     bins: Annotated[Period | tuple[str, ...], BeforeValidator(_bins)]
@@ -244,6 +246,16 @@ class DateColumn(BinnedColumn, frozen=True):
     def span(self) -> Limits:
         """First and last day, or second, within the bounds."""
         return Fraction(self.edges[0]), Fraction(self.edges[-1] - 1)
+
+    @property
+    def clamped_ends(self) -> tuple[ClampedEnd, ...]:
+        """First and last day, or second, of the bounds: dates beyond them count as these."""
+        first, last = self._limits
+        last_code = len(self.labels) - 1
+        return (
+            ClampedEnd(bound=first, is_upper=False, code=0 if self.ordered else None),
+            ClampedEnd(bound=last, is_upper=True, code=last_code if self.ordered else None),
+        )
 
     def point_of(self, text: str) -> Fraction | None:
         """Return a date in ISO 8601 in days, or seconds, since 1970; None for any other text."""

@@ -36,6 +36,7 @@ class NumberColumn(NumberGrid, frozen=True):
     """
 
     value_form: ClassVar[str | None] = "a number"
+    beyond: ClassVar[Literal["numbers", "dates"]] = "numbers"
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "gaussian")
     type: Literal["number"]
 
@@ -217,14 +218,25 @@ class NumberColumn(NumberGrid, frozen=True):
         """Public grid from which private bounds are chosen: at most 10,000 increasing points of `within`."""
         assert self.within is not None
         low, high = self.within
-        points = MAX_CANDIDATES
-        if self.decimals is not None:
-            steps = math.floor((high - low) * 10**self.decimals)
-            points = min(points, steps + 1)
+        points = int(min(MAX_CANDIDATES, self._possible_numbers))
         candidates = [low + (high - low) * i / (points - 1) for i in range(points)]
         if self.decimals is not None:
             candidates = [round(candidate, self.decimals) for candidate in candidates]
         return tuple(dict.fromkeys(candidates))
+
+    @property
+    def has_all_candidates(self) -> bool:
+        """Return whether each number of `within` that the column can have, with its `decimals`, is a candidate."""
+        return self._possible_numbers <= MAX_CANDIDATES
+
+    @property
+    def _possible_numbers(self) -> float:
+        """Return how many numbers `within` has with the declared `decimals`; infinite without them."""
+        if self.decimals is None:
+            return math.inf
+        assert self.within is not None
+        low, high = self.within
+        return math.floor((high - low) * 10**self.decimals) + 1
 
     def least_width(self, missing: Sequence[str] = ()) -> float:
         """Return the least width of released bounds that can be divided into bins.

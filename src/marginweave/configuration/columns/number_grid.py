@@ -10,7 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from marginweave.configuration.columns.binned import BinnedColumn, BinSteps, PointRange, open_runs
+from marginweave.configuration.columns.binned import (
+    BinnedColumn,
+    BinSteps,
+    ClampedEnd,
+    PointRange,
+    open_runs,
+)
 from marginweave.configuration.columns.number_parts import (
     gaps_on_grid,
     read_bins,
@@ -85,6 +91,20 @@ class NumberGrid(BinnedColumn, frozen=True):
             if high <= self._inner[-1]:
                 above = math.inf
         return tuple(pairwise((below, *inner, above)))
+
+    @property
+    def clamped_ends(self) -> tuple[ClampedEnd, ...]:
+        """Ends of the bounds, without those of bins that are open; none before bounds are bought."""
+        if self.bounds == "private":
+            return ()
+        low, _ = self.ends[0]
+        _, high = self.ends[-1]
+        last = self.bin_count - 1
+        ends = [
+            ClampedEnd(bound=f"{low:.12g}", is_upper=False, code=0),
+            ClampedEnd(bound=f"{high:.12g}", is_upper=True, code=last),
+        ]
+        return tuple(end for end in ends if math.isfinite(float(end.bound)))
 
     @cached_property
     def number_limits(self) -> tuple[tuple[float, float], ...]:

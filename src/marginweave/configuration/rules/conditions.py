@@ -104,6 +104,11 @@ class Condition(FrozenModel):
             return True
         return upper is not None and _point_of(name, column, upper) <= first
 
+    def reaches(self, *, up: bool) -> bool:
+        """Return whether the condition holds for values that are ever larger (`up`), or ever smaller."""
+        ends = (self.at_most, self.below) if up else (self.at_least, self.above)
+        return ends == (None, None)
+
     def _holds(self, name: str, column: ColumnBase, span: _Span) -> bool:
         """Return whether the range has all values of a label, from the least to the largest of `span`.
 
