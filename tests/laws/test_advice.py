@@ -60,6 +60,10 @@ ADVICE: dict[str, tuple[Written, Written]] = {
     "plan.sizes.say-rows-alone": (LISTED, {"rows": 5000}),
     "plan.delta.write": ({"rows": 12_000}, {"privacy__delta": 7e-7}),
     "plan.pairs.line-added": (LISTED, {"aggregate__cliques": [["sex", "age"], ["sex", "region"]]}),
+    "plan.preparation.bounds-noisy": (
+        WIDE,
+        {"columns__age": {"type": "number", "bounds": [0, 120], "bins": 5}},
+    ),
     "plan.preparation.bounds-coarse": (WIDE, {**WIDE, "columns__age__within": [0, 200]}),
     "plan.ledger.refused-epsilon": ({}, {"privacy__epsilon": 0.5}),
     "check.unread-advice.min-values": (

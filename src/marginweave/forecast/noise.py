@@ -18,6 +18,7 @@ from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.base import Forecast, Measurement
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
+from marginweave.measurements.quantile_bounds import HIGH_PERCENTILE, HighBound
 from marginweave.measurements.round_draws import RoundMarginals
 from marginweave.measurements.rows_beyond_cap import SHARE, RowsBeyondCap
 from marginweave.measurements.split import plan_budget
@@ -229,6 +230,19 @@ def _coarse_candidates(configuration: Configuration) -> Iterator[Sentence]:
             yield plan_sentence("preparation.bounds-coarse", column=repr(name), step=second - first)
 
 
+def _noisy_bounds(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield the columns whose bounds noise may move to an end of their range: by more rows than lie beyond a bound."""
+    bounds = plan_budget(configuration).of(HighBound)
+    beyond = (1 - HIGH_PERCENTILE / 100) * (configuration.rows or math.inf)
+    noisy = [bound for bound in bounds if bound.ranks_off(configuration) > beyond]
+    if noisy:
+        names = [repr(bound.column(configuration)[0]) for bound in noisy]
+        most = max(bound.ranks_off(configuration) for bound in noisy)
+        yield plan_sentence(
+            "preparation.bounds-noisy", columns=", ".join(names), ranks=most, beyond=beyond
+        )
+
+
 def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
     """Yield what happens to the rows before they are counted, where it bears on privacy."""
     columns = configuration.private_bounds
@@ -238,6 +252,7 @@ def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
             "preparation.bounds", columns=names, share=Share(configuration.bounds_share)
         )
         yield from _coarse_candidates(configuration)
+        yield from _noisy_bounds(configuration)
     if plan_budget(configuration).of(RowsBeyondCap):
         yield plan_sentence("preparation.rows-beyond", share=Share(SHARE))
     if configuration.resize is not None:

@@ -66,10 +66,13 @@ class QuantileBound(Measurement[tuple[Integers, Configuration]], ABC):
         }
 
     def forecast(self, configuration: Configuration) -> Forecast:
-        """Return by how many ranks the choice may be off; the same for both bounds, as 1 % and 99 % are symmetric."""
+        """Return by how many ranks the choice may be off."""
+        return Forecast(short=f"rank ± {self.ranks_off(configuration):.0f}")
+
+    def ranks_off(self, configuration: Configuration) -> float:
+        """Return by how many rows the choice may be off; the same for both bounds, as 1 % and 99 % are symmetric."""
         unit = self.view.stability(configuration)
-        ranks = rank_error(HIGH_PERCENTILE, unit, self.epsilon, MAX_CANDIDATES)
-        return Forecast(short=f"rank ± {ranks:.0f}")
+        return rank_error(HIGH_PERCENTILE, unit, self.epsilon, MAX_CANDIDATES)
 
     def count(self, rows: PrivateRows, drawn: Drawn) -> Exact[tuple[Integers, Configuration]]:
         """Return how many values each candidate covers (`candidate_histogram`); private."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from marginweave.base.errors import InputError
-from marginweave.forecast.noise import combinations_forecast
+from marginweave.forecast.noise import combinations_forecast, preparation_forecast
 from marginweave.runs.limits import check_size
 from tests.support.configurations import configuration
 
@@ -69,3 +69,23 @@ def test_a_mixture_that_no_memory_holds_is_refused_before_anything_is_paid_for()
         match=r"^synthesize\.fits \(10\) times .* a model of 4.0[0-9] GB, more than 4 GB; use fewer",
     ):
         check_size(configuration(columns=LARGE, synthesize={**mixture, "fits": 10}))
+
+
+@pytest.mark.parametrize(
+    ("within", "decimals", "rows", "said"),
+    [
+        ([0, 1e6], None, 10_000_000, ["among 10,000 points of `within`, which are 100 apart"]),
+        ([0, 120], 0, 10_000_000, []),  # each number is a candidate
+        ([0, 120], 0, 500, ["and 5 rows lie beyond each, so that they may be any number"]),
+        ([0, 120], 0, None, []),  # nobody knows how many
+    ],
+)
+def test_bounds_that_noise_or_their_candidates_decide_are_told(
+    within: list[float], decimals: int | None, rows: int | None, said: list[str]
+) -> None:
+    age = {"type": "number", "bounds": "private", "within": within, "bins": 5, "decimals": decimals}
+    config = configuration(columns__age=age, rows=rows)
+    lines = [str(sentence) for sentence in preparation_forecast(config)]
+    assert lines[0].startswith("Bounds: bought for 'age'")
+    assert len(lines[1:]) == len(said)
+    assert all(words in line for words, line in zip(said, lines[1:], strict=True))
