@@ -13,6 +13,7 @@ from marginweave.base.durable import PRIVATE_MODE, at_place, read_file, replace_
 from marginweave.base.errors import StageError
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import earlier_files
 from marginweave.estimate.intervals import Intervals, marginal_intervals, release_intervals
@@ -26,7 +27,6 @@ from marginweave.publish.croissant import CROISSANT, croissant
 from marginweave.publish.fitted import MODEL, model_table
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.publish.pages import internal_report, release_pages
-from marginweave.publish.preparation_words import clamped_sentence
 from marginweave.publish.reader import PublishedRelease, show_records
 from marginweave.publish.statement import privacy_statement, with_types
 from marginweave.publish.synthetic import write_synthetic
@@ -182,7 +182,8 @@ def _remarks(configuration: Configuration, bounds: Mapping[int, int]) -> list[st
     note = configuration.count_note(bounds)
     if note:
         remarks.append(note)
-    if any(clamped_sentence(column) for column in configuration.columns.values()):
+    columns = [configuration.columns[name] for name in configuration.names]
+    if any(isinstance(column, BinnedColumn) and column.clamped_ends for column in columns):
         remarks.append(str(counts_sentence("key.clamped")))
     return remarks
 

@@ -170,18 +170,23 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
 def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
     """Return all answers to `questions`, which are by name; the question of the command's options has the name "".
 
-    Prints why a question is refused, and of which part of the table answers are. Raises InputError where one is refused, or
-    where a release has none of the answers.
+    Prints why a question is refused, of which part of the table answers are, and which numbers were rounded.
+
+    Raises:
+        InputError: one is refused, or a release has none of the answers.
     """
     from marginweave.configuration.question import read_question
     from marginweave.runs.progress import shown_late
 
     answers: list[Answer] = []
+    rounded: dict[str, None] = {}
     refused = 0
     for name, content in questions.items():
         try:
             with shown_late("answers"):
-                answers += opened.ask(read_question(content, "" if name else "--"))
+                question = read_question(content, "" if name else "--")
+                answers += opened.ask(question)
+                rounded |= dict.fromkeys(opened.codes.rounding_words(question))
         except InputError as error:
             if not name:
                 raise
@@ -197,6 +202,8 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
         note = opened.codes.note(about)
         if note is not None:
             tell(note)
+    for words in rounded:
+        tell(words)
     return answers
 
 
@@ -309,6 +316,9 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
     level = max(answer.level or 0.0 for answer in answers)
     counted = "" if answers[0].about.is_table else f" {_of(answers[0])}"
     out.print(f"Each count{counted} with its {level:.0%} interval.{marked}{modelled}")
+    facts = [note.words for answer in answers for note in answer.notes if note.of_column]
+    for words in dict.fromkeys(facts):
+        out.print(printable(f"{words[0].upper()}{words[1:]}."))
 
 
 def _cell(answer: Answer) -> str:

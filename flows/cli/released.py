@@ -218,6 +218,8 @@ def _print_comparison(comparison: ReleaseComparison, to: Path | None) -> None:
     if not_shown > 0:
         out.print(f"  {report_sentence('change.further', number=not_shown)}")
     out.print(str(comparison.false_alarm_sentence))
+    if comparison.beyond_sentence:
+        out.print(printable(str(comparison.beyond_sentence)))
     if to is not None:
         out.print(str(report_sentence("change.written", file=str(to / "comparison.html"))))
 

@@ -258,6 +258,10 @@ _WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "a rule more": (_RULE, "the rules between columns"),
     "other rows of a subject": (UNIT, "how many rows are counted of each"),
     "another reading": ({"columns__c1__impute": {"distribution": "uniform"}}, "declared of 'c1'"),
+    "another file layout": (
+        {"source": {"file": "people.csv", "footer": 3}},
+        "how the file is read",
+    ),
     "other missing texts": ({"missing": ["v"]}, "declared of 'c0', 'c1', 'c2'"),
 }
 
@@ -280,6 +284,23 @@ def test_nothing_is_called_changed_where_rows_were_prepared_in_different_ways(wa
     page = render_comparison(found, before, after).decode()
     assert page.index("prepared in different ways") < page.index("Values that differ")
     assert "has changed" not in page
+
+
+def test_the_order_of_columns_is_another_preparation_where_rules_change_rows() -> None:
+    """What becomes of a row that breaks a rule is decided column by column; without a rule the order decides nothing."""
+    rng, counts = np.random.default_rng(18), truth()
+    aggregate = {"method": "marginals", "cliques": {"all": 2}}
+    backwards = dict(reversed(COLUMNS.items()))
+    for rule, is_other in ((_RULE, True), ({}, False)):
+        before, after = (
+            replace(
+                marginals_of(rng, counts),
+                configuration=configuration(columns=columns, aggregate=aggregate, **rule),
+            )
+            for columns in (COLUMNS, backwards)
+        )
+        found = compare_releases(before, after)
+        assert ("the rules between columns" in str(found.prepared)) is is_other
 
 
 def test_words_for_readers_and_columns_that_are_not_compared_are_no_other_preparation() -> None:

@@ -27,10 +27,14 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Note:
-    """A remark on an answer. `unusable` is True where the answer should not be used, and the words say why."""
+    """A remark on an answer. `unusable` is True where the answer should not be used, and the words say why.
+
+    `of_column` is True for a public fact on a column, which is no doubt of a number.
+    """
 
     words: str
     unusable: bool = False
+    of_column: bool = False
 
     def __str__(self) -> str:
         """Return the remark as a table of answers has it."""

@@ -369,7 +369,7 @@ class Codes:
         column = self.configuration.columns[name]
         if not ends or not isinstance(column, BinnedColumn):
             return ()
-        return (Note(f"of {name}, {column.clamped_words(ends)}"),)
+        return (Note(f"of {name}, {column.clamped_words(ends)}", of_column=True),)
 
     def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:
         """Return the records with one value of a column of sets; without any of its values where the label is None.
@@ -428,6 +428,18 @@ class Codes:
         if about.kind == Counted.RESIZED:
             words = self.configuration.counted_among(())
         return f"counts are of {words}; {self.configuration.uncounted_words}" if words else None
+
+    def rounding_words(self, question: Question) -> Iterator[str]:
+        """Yield a sentence for each column of a question whose numbers were rounded to declared decimals: a public fact."""
+        names = [name for name, _ in question.where]
+        names += question.by
+        if question.column:
+            names.append(question.column)
+        for name in dict.fromkeys(names):
+            column_name = self.configuration.attributes[self._place(name, by=True)].column
+            words = self.configuration.rounding_words(column_name)
+            if words:
+                yield f"numbers of {column_name} were rounded to {words} before they were counted"
 
     def texts(self, place: int) -> list[str]:
         """Return the text that readers see for each code of an attribute that has no values of a set."""

@@ -139,7 +139,7 @@ class MarginalAnswers:
         places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
         if asked.numbers is not None:
             places.add(asked.numbers.place)
-        reason = self.sampled or self.codes.not_a_sample(places)
+        reason = self.codes.not_a_sample(places) or self.sampled
         if reason:
             raise InputError(
                 f"no answer of the population is possible: {reason}; ask for one of the table"

@@ -56,7 +56,8 @@ class DateValues(ColumnValues[DateColumn]):
         """Map texts or native dates to date32, or timestamp[s] for moments, inside the bounds.
 
         docs/sources/data-processing.md. A text that is no date in the declared format is missing
-        (`outside: error` stopped before). Fractions of a second are cut; moments of a time zone count in UTC.
+        (`outside: error` stopped before). Fractions of a second are cut; moments of a time zone count in UTC, and a date is the
+        one that is written, whatever its zone.
         """
         column = self.column
         if _is_moment(values.type):
@@ -64,7 +65,7 @@ class DateValues(ColumnValues[DateColumn]):
             absent |= self._is_missing_code(seconds)
         else:
             texts, positions = distinct_texts(values)
-            seconds_of_text, has_no_date = _parse(texts, column.format, self.missing)
+            seconds_of_text, has_no_date = _parse(texts, column, self.missing)
             seconds = seconds_of_text[positions]
             absent = has_no_date[positions]
         units = seconds // column.seconds
@@ -87,7 +88,7 @@ class DateValues(ColumnValues[DateColumn]):
             one_cell_each = np.ones(len(values), np.int64)
             return Judged(values, one_cell_each, missing, unread, beyond)
         texts, positions = distinct_texts(values)
-        seconds, has_no_date = _parse(texts, self.column.format, self.missing)
+        seconds, has_no_date = _parse(texts, self.column, self.missing)
         missing = np.zeros(len(texts), np.bool_)
         texts_without_date = texts.filter(pa.array(has_no_date)).to_pylist()
         missing[has_no_date] = [matcher.index(text) >= 0 for text in texts_without_date]
@@ -235,13 +236,13 @@ def _native(values: pa.Array) -> tuple[Integers, Flags]:
 
 def _parse(
     distinct: pa.Array,
-    format_: str | None,
+    column: DateColumn,
     missing: Sequence[str],
 ) -> tuple[Integers, Flags]:
     """Return seconds from 1970-01-01 of distinct texts, and which of them are missing or no date."""
-    if format_ is None:
+    if column.format is None:
         texts = pc.utf8_trim_whitespace(distinct)
-        seconds, absent = _parse_iso(texts)
+        seconds, absent = _parse_iso(texts, in_utc=column.type == "datetime")
         trimmed_missing = [text.strip() for text in missing]
         missing_texts = pa.array(trimmed_missing, pa.string())
         is_missing = pc.is_in(texts, value_set=missing_texts)
@@ -252,15 +253,15 @@ def _parse(
     for place, text in enumerate(distinct.to_pylist()):
         trimmed = text.strip()
         if matcher.index(trimmed) < 0:
-            moment = parse_instant(trimmed, format_)
+            moment = parse_instant(trimmed, column.format)
             if moment is not None:
                 seconds[place] = moment
                 absent[place] = False
     return seconds, absent
 
 
-def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
-    """Return `parse_instant` without a format, for many texts at once."""
+def _parse_iso(texts: pa.Array, *, in_utc: bool) -> tuple[Integers, Flags]:
+    """Return `parse_instant` without a format, for many texts at once; in the zone that is written, or `in_utc`."""
     parts = pc.extract_regex(texts, _ISO)
     unmatched = to_numpy(parts.is_null())
     year, month, day, hour, minute, second = (_number_at(parts, place) for place in range(6))
@@ -276,9 +277,9 @@ def _parse_iso(texts: pa.Array) -> tuple[Integers, Flags]:
     second_of_day = hour * 3600 + minute * 60 + second
     seconds = days * DAY + second_of_day
     offsets, is_no_zone = _zone_offsets(parts.field("zone"))
-    in_utc = seconds - offsets
-    wrong |= (in_utc < _FIRST_SECOND) | (in_utc > _LAST_SECOND) | is_no_zone
-    return in_utc, unmatched | wrong
+    seconds_in_utc = seconds - offsets
+    wrong |= (seconds_in_utc < _FIRST_SECOND) | (seconds_in_utc > _LAST_SECOND) | is_no_zone
+    return seconds_in_utc if in_utc else seconds, unmatched | wrong
 
 
 def _zone_offsets(zones: pa.Array) -> tuple[Integers, Flags]:

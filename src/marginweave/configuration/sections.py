@@ -21,6 +21,7 @@ from marginweave.configuration.columns import (
     ConstantColumn,
     IdentifierColumn,
     MeasuredColumn,
+    NumberColumn,
     SetColumn,
     Texts,
 )
@@ -501,6 +502,11 @@ class Sections(Execution):
     def private_bounds(self) -> tuple[str, ...]:
         """Names of the number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
+
+    def rounding_words(self, name: str) -> str:
+        """Return words for what the numbers of a column are rounded to; empty where they are not, or it has none."""
+        column = self.columns[name]
+        return column.rounding_words if isinstance(column, NumberColumn) else ""
 
     @property
     def block_rows(self) -> int:

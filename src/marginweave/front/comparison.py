@@ -20,8 +20,8 @@ def compare(first: Release | str | Path, second: Release | str | Path) -> pd.Dat
     Each is a release, its folder, or the name of a run of the working folder. The frame has the names of each set (`columns`),
     and its expected distance (TVD) from the rows as each release prepared them (`first`, `second`). The grades are
     `first_grade` and `second_grade`. A set that a release does not have, or does not list, is empty there. `attrs` has the
-    `score`, from 0 to 100, and the `verdict`, the line that a run ends with, of both. `marginweave report RUN --against RUN`
-    says which counts changed.
+    `score`, from 0 to 100, and the `verdict`, the line that a run ends with, of both. Where the table changed between two
+    releases, the scores are of two tables. `marginweave report RUN --against RUN` says which counts changed.
 
     Raises:
         InputError: one is no release; both are the same one; or they are of two datasets.

@@ -21,6 +21,8 @@ import numpy as np
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
+from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.estimate.intervals import (
@@ -114,7 +116,7 @@ class ReleaseComparison:
     `apart` are columns that are in one release only, or that have different values in the two. `backwards` says so if the
     second release was made before the first; otherwise it is None. `drawn` lists what chance decided in either release before
     rows were counted. `prepared` says in what the preparation of the rows differs, so that no difference is called a change of
-    the table; None where it does not.
+    the table; None where it does not. `values_beyond` says of each column what values beyond its bounds count as.
     """
 
     total: Change
@@ -124,6 +126,7 @@ class ReleaseComparison:
     backwards: Sentence | None
     drawn: tuple[str, ...] = ()
     prepared: Sentence | None = None
+    values_beyond: tuple[str, ...] = ()
 
     @property
     def changed(self) -> tuple[Change, ...]:
@@ -159,6 +162,13 @@ class ReleaseComparison:
         return (
             report_sentence("change.drawn", choices="; ".join(self.drawn)) if self.drawn else None
         )
+
+    @property
+    def beyond_sentence(self) -> Sentence | None:
+        """A sentence on what values beyond bounds count as; None where there are no bounds."""
+        if not self.values_beyond:
+            return None
+        return report_sentence("change.beyond", says="; ".join(self.values_beyond))
 
     @property
     def verdict(self) -> Sentence:
@@ -222,6 +232,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
         backwards=_backwards(before.statement, after.statement),
         drawn=tuple(dict.fromkeys(drawn)),
         prepared=_prepared(before, after, shared),
+        values_beyond=tuple(_values_beyond(after.configuration, shared)),
     )
 
 
@@ -251,6 +262,14 @@ def _prepared(
     facts = [(release.configuration, release.statement) for release in (before, after)]
     parts = [str(part) for part in preparation_differences(facts[0], facts[1], shared)]
     return report_sentence("prepared.differs", parts="; ".join(parts)) if parts else None
+
+
+def _values_beyond(configuration: Configuration, shared: _SharedLabels) -> Iterator[str]:
+    """Yield for each compared column of numbers or dates what values beyond its bounds count as."""
+    for name in dict.fromkeys(a.column for a in configuration.attributes if a.name in shared):
+        column = configuration.columns[name]
+        if isinstance(column, BinnedColumn) and column.clamped_ends:
+            yield f"of {name}, {column.clamped_words(column.clamped_ends)}"
 
 
 def _shared_labels(before: PublishedRelease, after: PublishedRelease) -> dict[str, tuple[str, ...]]:

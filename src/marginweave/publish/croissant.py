@@ -15,7 +15,7 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.evaluation import CsvSettings
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
-from marginweave.publish.preparation_words import clamped_sentence, moment_sentences
+from marginweave.publish.preparation_words import moment_sentences, value_sentences
 from marginweave.publish.synthetic import no_value_sentence
 from marginweave.released.statement import PrivacyStatement
 from marginweave.texts.sentences import Sentence, report_sentence
@@ -190,7 +190,7 @@ def _field(
             _unit_sentence(column),
             _codes_sentence(column),
             no_value,
-            clamped_sentence(column),
+            *value_sentences(configuration, field.name),
             *released,
         )
     )

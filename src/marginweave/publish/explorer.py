@@ -19,7 +19,7 @@ from marginweave.answers.codes import Codes
 from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import NumberColumn
-from marginweave.configuration.columns.base import NOT_RELEASED, ColumnBase
+from marginweave.configuration.columns.base import NOT_RELEASED
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import (
@@ -31,7 +31,7 @@ from marginweave.domain.zeros import (
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.pooled_tables import Ends, pack_numbers, pack_rules, pack_squares
-from marginweave.publish.preparation_words import clamped_sentence
+from marginweave.publish.preparation_words import value_sentences
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
 from marginweave.publish.templates import read_text, render
 from marginweave.texts.sentences import counts_sentence
@@ -143,17 +143,18 @@ def _attributes(
             else _increasing(numbers.get(place)),
             "numbers": numbers.get(place),
             "left_out": left_out.get(attribute.name),
-            "clamped": _clamped(attribute.column, column),
+            "clamped": _clamped(declared, attribute.column),
         }
 
 
-def _clamped(name: str, column: ColumnBase) -> dict[str, Any]:
-    """Return what values beyond the bounds of a column count as: by bin at a bound (None for any bin), and in a sentence."""
+def _clamped(configuration: Configuration, name: str) -> dict[str, Any]:
+    """Return what values beyond the bounds of a column count as, by the bin of the bound (None for any), and its sentences."""
+    column = configuration.columns[name]
     ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
     words = [f"of {name}, {column.clamped_words([end])}" for end in ends]
     return {
         "ends": [[end.code, says] for end, says in zip(ends, words, strict=True)],
-        "says": str(clamped_sentence(column) or ""),
+        "says": " ".join(map(str, value_sentences(configuration, name))),
     }
 
 

@@ -21,7 +21,7 @@ from marginweave.publish import figures, reader
 from marginweave.publish.best import Distribution, best_records, distributions
 from marginweave.publish.conclusions import citation, conclusions
 from marginweave.publish.explorer import render_explorer
-from marginweave.publish.preparation_words import clamped_sentence, moment_sentences
+from marginweave.publish.preparation_words import moment_sentences, value_sentences
 from marginweave.publish.reader import PublishedRelease, RecordCodes, ShownRecords
 from marginweave.publish.synthetic import no_value_sentence
 from marginweave.publish.tables import ROW_GROUP
@@ -145,7 +145,7 @@ def render_report(
         citation=citation(configuration, statement),
         no_value=no_value_sentence,
         moments=moment_sentences(configuration, statement),
-        clamped=clamped_sentence,
+        value_sentences=value_sentences,
         pairs=_pairs(evaluation, titled),
         figures=_quality_figures(evaluation, "quality", report_sentence("figure.released"), titled),
         internal_figures=internal

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from marginweave.configuration.columns import DateColumn, MeasuredColumn
-from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.computed import TotalColumn
+from marginweave.configuration.values import listed
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
 from marginweave.released.statement import PrivacyStatement
 from marginweave.texts.sentences import Sentence, report_sentence
@@ -22,7 +23,7 @@ _FOR_READERS = {"confirm", "public", "label", "description", "titles", "draw"}
 
 
 def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[Sentence]:
-    """Return sentences on the unit, moments, imputation, rules, bounds and resize."""
+    """Return sentences on the unit, moments, imputation, rules, bounds, decimals and resize."""
     return [
         *_unit(configuration),
         *_moments(configuration),
@@ -30,6 +31,7 @@ def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[
         *_rules(configuration),
         *_public_bounds(configuration, bounds),
         *_private_bounds(bounds),
+        *_rounding(configuration),
         *_resize(configuration),
     ]
 
@@ -44,6 +46,8 @@ def preparation_differences(
     `shared` are the attributes whose counts are compared: the declaration of another column changes none of these.
     """
     first, second = before[0], after[0]
+    if _form(first) != _form(second):
+        yield report_sentence("prepared.reading")
     if list(_unit(first)) != list(_unit(second)):
         yield report_sentence("prepared.unit")
     if _rules_of_rows(first) != _rules_of_rows(second):
@@ -69,7 +73,14 @@ def _rules_of_rows(configuration: Configuration) -> Any:
     if structure is None:
         return None
     rules = structure.model_dump(mode="json", exclude_none=True, exclude={"determined", "sum"})
-    return (rules, unenforced_columns(configuration)) if rules else None
+    # a row that breaks a rule is changed column by column, so that their order decides what it becomes
+    in_order = [name for name in configuration.columns if name in configuration.repaired_columns]
+    return (rules, unenforced_columns(configuration), in_order) if rules else None
+
+
+def _form(configuration: Configuration) -> Any:
+    """Return how the file of the source is read, wherever it is."""
+    return configuration.source.model_copy(update={"file": "", "confirm": None})
 
 
 def _reading(configuration: Configuration, statement: PrivacyStatement, name: str) -> Any:
@@ -91,13 +102,37 @@ def _bounds_that_cut(configuration: Configuration, statement: PrivacyStatement) 
     return {length: most for length, most in bounds.items() if configuration.is_cut(length, most)}
 
 
-def clamped_sentence(column: ColumnBase) -> Sentence | None:
-    """Return a sentence on what values beyond the bounds of a column count as; None where nothing is clamped."""
+def value_sentences(configuration: Configuration, name: str) -> list[Sentence]:
+    """Return sentences on what became of the values of a column before they were counted, for whoever reads its counts.
+
+    They are about values beyond bounds, and about numbers that were rounded. Of a column that is computed in the records from
+    such columns it is said that it is.
+    """
+    rule = configuration.structure.rule_of(name) if configuration.structure else None
+    if isinstance(rule, TotalColumn):
+        return [report_sentence("preparation.computed", of=listed(rule.sources))]
+    column = configuration.columns[name]
+    sentences = []
     ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
-    if not ends:
-        return None
-    words = column.clamped_words(ends)
-    return report_sentence("preparation.clamped", words=f"{words[0].upper()}{words[1:]}")
+    if isinstance(column, BinnedColumn) and ends:
+        words = column.clamped_words(ends)
+        sentences.append(
+            report_sentence("preparation.clamped", words=f"{words[0].upper()}{words[1:]}")
+        )
+    if isinstance(column, NumberColumn) and column.decimals is not None:
+        sentences.append(report_sentence("preparation.rounded", to=column.rounding_words))
+    return sentences
+
+
+def _rounding(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield a sentence on all numbers that are rounded to declared decimals."""
+    says: list[str] = []
+    for name in configuration.names:
+        words = configuration.rounding_words(name)
+        if words:
+            says.append(f"{name!r} to {words}")
+    if says:
+        yield report_sentence("preparation.all-rounded", says=", ".join(says))
 
 
 def _public_bounds(configuration: Configuration, bought: Bounds) -> Iterator[Sentence]:
@@ -198,7 +233,7 @@ def _rules(configuration: Configuration) -> Iterator[Sentence]:
         )
     uncounted = structure.computed_columns
     if uncounted:
-        yield report_sentence("preparation.computed", columns=_quoted(uncounted))
+        yield report_sentence("preparation.uncounted", columns=_quoted(uncounted))
 
 
 def _quoted(names: Iterable[str]) -> str:

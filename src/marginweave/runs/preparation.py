@@ -28,7 +28,7 @@ from marginweave.runs import continuity
 from marginweave.runs.capabilities import RunReference
 from marginweave.runs.earlier import check_earlier, keep_earlier
 from marginweave.runs.looks import record_look
-from marginweave.runs.request import STOPPED, Request, remember
+from marginweave.runs.request import SKIPPED, STOPPED, Request, remember
 from marginweave.sources.content import content_of
 
 # Cap of the account that `run` opens for an example by itself. The data are public, so it only has to leave room for trials.
@@ -150,6 +150,7 @@ def _begin(
         supersedes=supersedes,
     )
     request.folder.create()
+    (request.folder.internal / SKIPPED).unlink(missing_ok=True)
     write_once(request.folder.private / "key", secrets.token_bytes(32))
     remember(request)
     keep_earlier(request.earlier, request.folder.derived)

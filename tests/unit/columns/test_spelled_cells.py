@@ -52,6 +52,17 @@ def test_a_moment_of_a_zone_is_the_moment_in_utc(moment: datetime, minutes: int,
     assert read.to_pylist() == [moment_of(expected), datetime(2019, 5, 1)]  # noqa: DTZ001
 
 
+@given(MOMENTS, ZONES)
+def test_a_date_is_the_one_that_is_written_whatever_its_zone(
+    moment: datetime, minutes: int
+) -> None:
+    """Nobody has to be told that Saturday evening counts as Sunday."""
+    local = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    column = configuration(columns={"x": {**SEEN, "type": "date"}}).columns["x"]
+    read = values_of(column, ()).clean(pa.array([local.isoformat()]))
+    assert read.to_pylist() == [moment.date()]
+
+
 @pytest.mark.parametrize(
     ("text", "utc"),
     [

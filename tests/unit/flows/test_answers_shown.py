@@ -59,6 +59,20 @@ def test_a_table_marks_what_was_not_measured(capsys: pytest.CaptureFixture[str])
     assert "~ was not measured" in shown
 
 
+def test_a_table_says_once_what_values_beyond_bounds_count_as(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    beyond = Note("of a, numbers above 9 count as 9", of_column=True)
+    cells = [
+        _answer(group={"a": "x", "b": str(number)}, notes=(beyond, Note("there may be none")))
+        for number in range(2)
+    ]
+    _cross(cells, ["a", "b"])
+    shown = capsys.readouterr().out
+    assert shown.count("Of a, numbers above 9 count as 9.") == 1
+    assert "there may be none" not in shown
+
+
 def test_a_table_marks_what_should_not_be_used_and_says_what_is_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -132,6 +132,23 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
     )
 
 
+def test_what_became_of_values_is_said_of_the_column_whose_values_they_were() -> None:
+    """Of a sum, which is computed from the records, no total was moved to a bound: its parts were."""
+    number = {"type": "number", "bounds": [0, 30], "bins": 3, "decimals": 1}
+    release, codes = published(
+        columns={"a": number, "b": number, "all": {**number, "bounds": [0, 60]}},
+        structure={"sum": [{"column": "all", "of": ["a", "b"]}]},
+    )
+    content = json.loads(
+        croissant(release.configuration, release.statement, table_of(release, codes).schema, {})
+    )
+    said = {one["name"]: one["description"] for one in content["recordSet"][0]["field"]}
+    beyond = "Numbers below 0 count as 0, and above 30 as 30."
+    assert all(f"{beyond} Numbers are rounded to 1 decimal(s)." in said[name] for name in "ab")
+    assert said["all"].endswith("computed from a, b: what is said of their bounds holds for it.")
+    assert "60" not in said["all"]
+
+
 @pytest.fixture(scope="module")
 def mlcroissant(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """mlcroissant in an environment of its own."""

@@ -28,6 +28,7 @@ AGE_BEYOND = "numbers below 0 count as 0, and above 100 as 100"
             [
                 "The unit of privacy is one row.",
                 f"these are is not released: of 'age', {AGE_BEYOND}.",
+                "before they are counted: 'age' to whole numbers.",
             ],
         ),
         (
@@ -37,6 +38,7 @@ AGE_BEYOND = "numbers below 0 count as 0, and above 100 as 100"
                 "At most 4 row(s) of a subject",
                 "Rows without a subject were left out.",
                 AGE_BEYOND,
+                "'age' to whole numbers.",
             ],
         ),
         (
@@ -46,6 +48,7 @@ AGE_BEYOND = "numbers below 0 count as 0, and above 100 as 100"
                 "joined into one record",
                 "counts as a separate subject",
                 AGE_BEYOND,
+                "'age' to whole numbers.",
             ],
         ),
         (
@@ -76,6 +79,7 @@ AGE_BEYOND = "numbers below 0 count as 0, and above 100 as 100"
                 "columns of public values was counted as one that keeps them",
                 "computed from other columns in",
                 "; of 'outside', numbers below 0 count as 0",
+                "'inside' to whole numbers, 'outside' to whole numbers.",
             ],
         ),
         (

@@ -251,10 +251,19 @@ class DateColumn(BinnedColumn, frozen=True):
     def clamped_ends(self) -> tuple[ClampedEnd, ...]:
         """First and last day, or second, of the bounds: dates beyond them count as these."""
         first, last = self._limits
-        last_code = len(self.labels) - 1
+        if self.ordered:
+            last_code = len(self.labels) - 1
+            return (
+                ClampedEnd(bound=first, is_upper=False, code=0),
+                ClampedEnd(bound=last, is_upper=True, code=last_code),
+            )
+        first_day, last_day = self.edges[0] // self.per_day, (self.edges[-1] - 1) // self.per_day
+        first_label, last_label = (
+            WEEKDAYS[(day + EPOCH_WEEKDAY) % 7] for day in (first_day, last_day)
+        )
         return (
-            ClampedEnd(bound=first, is_upper=False, code=0 if self.ordered else None),
-            ClampedEnd(bound=last, is_upper=True, code=last_code if self.ordered else None),
+            ClampedEnd(bound=f"{first} ({first_label})", is_upper=False, code=None),
+            ClampedEnd(bound=f"{last} ({last_label})", is_upper=True, code=None),
         )
 
     def point_of(self, text: str) -> Fraction | None:

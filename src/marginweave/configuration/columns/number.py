@@ -17,6 +17,7 @@ from marginweave.configuration.columns.number_grid import NumberGrid
 from marginweave.configuration.columns.number_parts import check_order, gaps_on_grid
 from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.values import declared_number, number
+from marginweave.texts.sentences import counts_sentence
 
 MAX_CANDIDATES = 10_000
 EXACT = 2**53  # beyond, doubles are coarser than whole numbers
@@ -177,6 +178,14 @@ class NumberColumn(NumberGrid, frozen=True):
         clamped = [min(max(edge, low), high) for edge in self.edges]
         widths = [float(above - below) for below, above in pairwise(clamped)]
         return (*widths, *([0.0] * len(self.special)))
+
+    @property
+    def rounding_words(self) -> str:
+        """Words for what numbers are rounded to; empty where no decimals are declared."""
+        if self.decimals is None:
+            return ""
+        key = "clamped.rounded" if self.decimals else "clamped.whole"
+        return str(counts_sentence(key, decimals=self.decimals))
 
     @property
     def clamp(self) -> tuple[float, float]:
