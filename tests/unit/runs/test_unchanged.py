@@ -20,7 +20,7 @@ from marginweave.ledger import Ledger
 from marginweave.runs.lookup import decide
 from marginweave.runs.metrics import metrics_file
 from marginweave.runs.overview import overview_page
-from marginweave.runs.request import read_request
+from marginweave.runs.request import SKIPPED, read_request
 from marginweave.runs.retention import list_runs
 from marginweave.runs.unchanged import unchanged_since
 from tests.support.people_table import people, people_frame
@@ -144,6 +144,7 @@ def test_a_skipped_run_is_begun_where_the_table_has_changed(home: Path) -> None:
         (home / "people.csv").write_text((home / "people.csv").read_text() + "f,north,5,3\n")
         CliRunner().invoke(app, ["run", str(config), "--run", "tonight"])
     assert [run.state for run in list_runs(home)] == ["finished", "finished"]
+    assert not (home / "runs" / "tonight" / "internal" / SKIPPED).exists()  # it was charged
     assert 'outcome="finished"} 1.0' in metrics_file(home).read_text()
 
 
