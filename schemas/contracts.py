@@ -26,7 +26,8 @@ RULE_TYPE = "the type is the declared one"
 
 
 def load_libraries() -> None:
-    """Import what contracts are made of: earlier, and in less time, than the first stage would."""
+    """Import what contracts are made of, and what the first check would import: earlier, and in less time."""
+    import pandera.backends.pandas.builtin_checks
     import pandera.pandas  # noqa: F401
 
 
