@@ -19,7 +19,14 @@ from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.masks import Clique, Mask, NeverTogether
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.blocks import tie
-from marginweave.estimate.mixture.descent import _AT_ONCE, _STALE, _TILE, Descent
+from marginweave.estimate.mixture.descent import (
+    _AT_ONCE,
+    _MOMENTUM,
+    _STALE,
+    _TILE,
+    Boxes,
+    Descent,
+)
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.estimate.mixture.objective import Objective
@@ -109,7 +116,7 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(
         assert found - found[0] == pytest.approx(expected, abs=1e-3 * np.abs(expected).max())
         before = loss_of(shares)
         if b % _AT_ONCE == 0:
-            descent.renew_curvatures(b)
+            descent.renew_curvatures(slice(b, b + _AT_ONCE))
         descent.move(b, slope, 0.0)
         assert descent.shares.min() >= 0
         assert descent.shares[begin:end].sum(axis=0) == pytest.approx(np.ones(4), abs=1e-5)
@@ -134,7 +141,7 @@ def test_curvatures_say_how_slopes_change_with_shares() -> None:
     scale = 300.0**2 * np.outer(weights, weights)
     for b, begin in enumerate(np.cumsum([0, *SIZES[:-1]])):
         if b % _AT_ONCE == 0:
-            descent.renew_curvatures(b)
+            descent.renew_curvatures(slice(b, b + _AT_ONCE))
         before = descent.slope(b).astype(np.float64)
         cells = slice(begin, begin + SIZES[b])
         old = shares[cells].astype(np.float64)
@@ -154,7 +161,7 @@ def test_passes_renew_curvatures_only_where_the_distance_has_fallen(
     renewed, passes = list[int](), list[str]()
     renew = Descent.renew_curvatures
     monkeypatch.setattr(
-        Descent, "renew_curvatures", lambda self, b: (renewed.append(b), renew(self, b))[1]
+        Descent, "renew_curvatures", lambda self, b: (renewed.append(b.start), renew(self, b))[1]
     )
     layout = FeatureLayout(tie(SIZES, []).blocks, SIZES)
     objective = Objective(layout, [*MEASURED, *WIDE], [], 300.0)
@@ -186,9 +193,9 @@ def test_a_fit_ends_for_little_gain_only_after_a_pass_with_new_curvatures(
     events = list[str]()
     renew = Descent.renew_curvatures
 
-    def renew_noted(self: Descent, first_block: int) -> None:
+    def renew_noted(self: Descent, blocks: slice) -> None:
         events.append("renewed")
-        renew(self, first_block)
+        renew(self, blocks)
 
     monkeypatch.setattr(Descent, "renew_curvatures", renew_noted)
     monkeypatch.setattr("marginweave.estimate.mixture.descent._STALE", 1e9)
@@ -203,6 +210,37 @@ def test_a_fit_ends_for_little_gain_only_after_a_pass_with_new_curvatures(
     assert "pass pass" in " ".join(events)  # some passes had old curvatures
     assert events.count("pass") < 1000
     assert events[-1] == "renewed"
+
+
+def test_momentum_brings_a_fit_closer_in_as_many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares that move on are shares, stay in their boxes, and leave less of the distance."""
+    masks = [forbidding((1, 2), 3)]
+    boxes = allowed_boxes(SIZES, masks, 20)
+    assert boxes is not None
+    box_of = np.arange(60) % len(boxes)
+    layout = FeatureLayout(tie(SIZES, []).blocks, SIZES)
+    table = np.random.default_rng(8).random(SIZES) * masks[0].table()[None, :, :, None]
+    exact = []
+    for clique in itertools.combinations(range(4), 3):
+        counts = 300 / table.sum() * table.sum(axis=({*range(4)} - {*clique}).pop())
+        exact.append(Observation(attributes=clique, counts=counts, deviation=0.1))
+    objective = Objective(layout, exact, [], 300.0)
+    inside = boxes[box_of].T
+
+    def distance(momentum: float) -> float:
+        monkeypatch.setattr("marginweave.estimate.mixture.descent._MOMENTUM", momentum)
+        ends = np.cumsum(SIZES)[:-1]
+        parts = np.split(np.random.default_rng(7).random(inside.shape) * inside, ends)
+        shares = np.concatenate([part / part.sum(axis=0) for part in parts]).astype(F32)
+        descent = Descent(layout, objective, shares, np.full(60, 1 / 60, F32), Boxes(boxes, box_of))
+        descent.run(40, 0.0, lambda _: None)
+        assert not descent.shares[~inside].any()
+        assert descent.shares.min() >= 0
+        for part in np.split(descent.shares, ends):
+            assert part.sum(axis=0) == pytest.approx(np.ones(60), abs=1e-5)
+        return loss(mixed(descent.shares.astype(np.float64), descent.weights, layout.blocks), exact)
+
+    assert distance(_MOMENTUM) < 0.5 * distance(0.0)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +276,7 @@ def test_a_move_of_tied_columns_does_not_go_too_far() -> None:
     descent = Descent(layout, Objective(layout, alone, [], 300.0), shares, np.ones(1, F32))
     tied = next(i for i, block in enumerate(blocks) if 0 in block.attributes)
     apart = []
-    for first in range(0, len(blocks), _AT_ONCE):
-        descent.renew_curvatures(first)
+    descent.renew_curvatures()
     for _ in range(5):
         apart.append(loss(mixed(descent.shares.astype(np.float64), np.ones(1), blocks), alone[:1]))
         descent.move(tied, descent.slope(tied), 0.0)

@@ -49,16 +49,16 @@ def test_draws_keep_to_curvatures_of_the_model_and_are_those_that_new_ones_would
 ) -> None:
     """Computed once: they took most of a fit. Answers are within a tenth of their deviation of fits with curvatures anew."""
     model, measured = _model()
-    renewed: list[int] = []
+    renewed: list[slice] = []
     renew = Descent.renew_curvatures
 
-    def counted(descent: Descent, block: int) -> None:
-        renewed.append(block)
-        renew(descent, block)
+    def counted(descent: Descent, blocks: slice = slice(None)) -> None:
+        renewed.append(blocks)
+        renew(descent, blocks)
 
     monkeypatch.setattr(Descent, "renew_curvatures", counted)
     drawn = list(draw_models(model, measured, 10, np.random.default_rng(3)))
-    assert len(renewed) == model.fits * 1  # three blocks at once, of both fits
+    assert len(renewed) == model.fits  # all blocks at once, of both fits
 
     def anew(descent: Descent, passes: int) -> None:
         descent.curvatures = [curvatures.copy() for curvatures in descent.curvatures]

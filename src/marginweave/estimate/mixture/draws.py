@@ -65,7 +65,7 @@ class _Refit:
         descents = [Descent(self._layout, objective, *start) for start in self._starts]
         with threadpool_limits(1):
             for descent in descents:
-                descent.renew_all_curvatures()
+                descent.renew_curvatures()
         self._curvatures = [descent.curvatures for descent in descents]
 
     def fitted(self, measurements: Sequence[Observation]) -> Mixture:

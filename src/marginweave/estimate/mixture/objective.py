@@ -30,6 +30,8 @@ from marginweave.observations.tables import Observation
 Group = list[FeatureTarget]
 Places = NDArray[np.int32]
 
+GROUPED = 4  # targets that the curvature of a block adds up at once
+
 # A record in a cell of a mask across blocks counts like this many sigmas of the least noisy count.
 _FORBIDDEN = 30.0
 
@@ -76,8 +78,8 @@ class Curvature(NamedTuple):
     Of the features of other blocks in a target, all but the first are its tail: a row of `tails`, padded with the number of
     all features. Targets with the same feature of the block (its place in it) and the same first other feature are a group.
     These two features, and the range of the targets, are a row of `groups`. Of each target `tail_rows` has the row of
-    `tails`, and `precision` its v, or the largest of its cells. Few of all combinations are targets where a column is
-    counted in several coarser ways.
+    `tails`, and `precision` its v, or the largest of its cells. A group is filled up to a multiple of `GROUPED` with its first
+    target at a precision of 0. Few of all combinations are targets where a column is counted in several coarser ways.
     """
 
     places: Integers
@@ -160,21 +162,26 @@ def _curvature(
     pairs = np.stack([block_places, padded[:, 0]], axis=1)
     order = np.lexsort((tail_rows, pairs[:, 1], pairs[:, 0]))
     distinct_pairs, first = np.unique(pairs[order], axis=0, return_index=True)
-    ends = [*first[1:], len(owned)]
+    members: list[int] = []  # of all groups, each filled up
+    precision: list[float] = []
+    ends = [0]
+    for group in np.split(order, first[1:]):
+        missing = -len(group) % GROUPED
+        members += [*group, *[group[0]] * missing]
+        precision += [owned[i][1].sigma ** -2 for i in group] + [0.0] * missing
+        ends.append(len(members))
     places = []
     spread = []
     for begin, feature in zip(begins, block_features, strict=False):
         places.append(begin + feature.places)
         spread.append(np.bincount(feature.places).max())
-    targets = [owned[i][1] for i in order]
-    precision = [target.sigma**-2 for target in targets]
     return Curvature(
         places=np.stack(places),
         begins=np.asarray(begins),
         spread=np.array(spread, F32),
         tails=tails,
-        groups=np.column_stack([distinct_pairs, first, ends]),
-        tail_rows=tail_rows[order],
+        groups=np.column_stack([distinct_pairs, ends[:-1], ends[1:]]),
+        tail_rows=tail_rows[members],
         precision=np.array(precision, F32),
     )
 
