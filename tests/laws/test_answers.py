@@ -73,7 +73,17 @@ def compare(survey: Survey, seed: int, *, known: bool) -> None:
     solved = [(squares.solve(weights), own) for weights, own in zip(asked, products, strict=True)]
     records, variance = (float(table.sum()), 0.0) if known else mean_of_totals(squares)
     assert np.allclose(squares.total, (records, variance))
-    for found, own in (*solved, (squares.solve_jointly(asked), np.concatenate(products))):
+    # groups of one query each, which have weights in common
+    first = [{axis: vectors[:1] for axis, vectors in weights.items()} for weights in asked]
+    singles = [
+        {axis: weights[axis] for axis in axes}
+        for weights in first
+        for length in range(len(weights) + 1)
+        for axes in itertools.combinations(weights, length)
+    ]
+    single_products = np.concatenate([survey.products(weights) for weights in singles])
+    joint = (squares.solve_jointly(asked), np.concatenate(products))
+    for found, own in (*solved, joint, (squares.solve_jointly(singles), single_products)):
         values, covariance = survey.dense(squares, own, records)
         of_more = survey.dense(squares, own, records + 1)[0] - values
         covariance = covariance + np.outer(of_more, of_more) * variance

@@ -15,7 +15,8 @@ from scipy.optimize import minimize
 from marginweave.base.errors import InputError
 from marginweave.domain.masks import Mask
 from marginweave.estimate.averages import Shared, Tables, average
-from marginweave.estimate.consistency import Holders, Nearest, make_consistent
+from marginweave.estimate.consistency import Nearest, make_consistent
+from marginweave.estimate.holders import Holders
 from marginweave.estimate.rounding import project_simplex
 from marginweave.observations.means import estimate_total
 from marginweave.observations.tables import Observation

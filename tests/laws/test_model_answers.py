@@ -189,12 +189,10 @@ def test_the_records_without_a_code_are_those_that_estimates_ignore() -> None:
         replace(cells, name="sex", found=True, kept=True),
         replace(cells, name="signs"),
     )
-    domain = SimpleNamespace(undeclared=(cells, *others))
-    published: Any = SimpleNamespace(
-        configuration=SimpleNamespace(attributes=attributes),
-        aggregates=SimpleNamespace(domain=domain),
-    )
-    assert ignored_records(published) == {1: pytest.approx(np.hypot(9, 31 / norm.isf(0.025)))}
+    domain: Any = SimpleNamespace(undeclared=(cells, *others))
+    configuration: Any = SimpleNamespace(attributes=attributes)
+    found = ignored_records(domain, configuration)
+    assert found == {1: pytest.approx(np.hypot(9, 31 / norm.isf(0.025)))}
 
 
 @pytest.mark.parametrize("level", [0.95, 0.99, 0.999])

@@ -6,11 +6,15 @@ import csv
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from marginweave.estimate.intervals import censored_bound
+from marginweave.publish.reader import FittedRelease, PublishedRelease
 from tests.support.command_line import CommandLine
 from tests.support.finished_runs import finished_home
 
@@ -61,6 +65,38 @@ def test_answers_from_a_folder_alone(marginweave: CommandLine, releases: dict[st
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")
         assert "Traceback" not in refused.stderr
+
+
+def test_an_answer_inside_measured_sets_loads_nothing_that_takes_longer_than_it(
+    alone: CommandLine, releases: dict[str, Path]
+) -> None:
+    """Beside numpy and pyarrow. Each of these libraries takes a quarter of a second and more."""
+    query = alone.command("query", str(releases["marginals"]), "--by", "sex")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *query],
+        cwd=alone.home,
+        env=alone.variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pyarrow" in imported
+    assert not imported & {"numba", "pandas", "prefect", "scipy", "sqlalchemy", "pyarrow.dataset"}
+
+
+def test_answers_have_the_model_that_was_released(releases: dict[str, Path]) -> None:
+    """`FittedRelease` reads no consistent counts, and has the same model but for the last digits of the number of records."""
+    fitted = FittedRelease.read(releases["marginals"])
+    published = PublishedRelease.read(releases["marginals"])
+    assert fitted is not None
+    assert published.mixture is not None
+    assert fitted.mixture.total == pytest.approx(published.mixture.total, rel=1e-12)
+    assert np.array_equal(fitted.mixture.weights, published.mixture.weights)
+    shares = zip(fitted.mixture.shares, published.mixture.shares, strict=True)
+    assert all(np.array_equal(one, other) for one, other in shares)
+    assert fitted.configuration == published.configuration
+    assert FittedRelease.read(releases["k-tuples"]) is None
 
 
 def test_a_combination_that_was_not_released_has_an_upper_end(

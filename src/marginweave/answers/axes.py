@@ -54,8 +54,12 @@ class Axis:
         Returns:
             The estimates at n = 0, what each record adds to them, and their covariance given n.
         """
-        sizes = np.bincount(self.blocks.blocks)
-        block_means = self.blocks.sums(weights) / sizes
+        if self.blocks.tells_all:  # no weight deviates from the mean of its block
+            block_means = self.blocks.values(weights)
+            at_zero = block_means @ self.means
+            covariance = block_means @ self.covariance @ block_means.T
+            return at_zero, block_means @ self.slopes, covariance
+        block_means = self.blocks.sums(weights) / np.bincount(self.blocks.blocks)
         deviations = weights - block_means[:, self.blocks.blocks]
         at_zero = block_means @ self.means + deviations @ self.inside
         slopes = block_means @ self.slopes

@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from marginweave.base.arrays import Floats, Integers
 Weights = Mapping[int, Floats]
 """Weights of the codes of each axis for some queries, shape (queries, codes); an axis that is left out weighs all by 1."""
 
+Member = TypeVar("Member")
 Signature = tuple[int, ...]
 """Indices into `PartTables.parts`, one for each axis: parts that a table has together."""
 
@@ -64,6 +66,39 @@ class _Share:
     rows: Integers
     scales: Floats
     vectors: Sequence[Floats]
+
+
+class _Residuals:
+    """Residual queries of groups of one query each, in one set of parts, and how much each group has of them.
+
+    `vectors` has for each residual query the centered weights by part. `numbers` has for its weights, by their parts, its place
+    among these: groups that weigh a part by the same weights share it. `scales` has group, place and scale.
+    """
+
+    def __init__(self) -> None:
+        self.vectors: list[tuple[Floats, ...]] = []
+        self.scales: list[tuple[int, int, float]] = []
+        self._numbers: dict[tuple[tuple[int, int], ...], int] = {}
+
+    def add(
+        self,
+        group: int,
+        scale: float,
+        key: tuple[tuple[int, int], ...],
+        vectors: tuple[Floats, ...],
+    ) -> None:
+        """Add the residual query with these vectors to a group; `key` has the part and the weights of each of them."""
+        number = self._numbers.setdefault(key, len(self.vectors))
+        if number == len(self.vectors):
+            self.vectors.append(vectors)
+        self.scales.append((group, number, scale))
+
+    def scale_table(self, groups: int) -> Floats:
+        """Return the scales, shape (groups, residual queries)."""
+        table = np.zeros((groups, len(self.vectors)))
+        for group, number, scale in self.scales:
+            table[group, number] += scale
+        return table
 
 
 class LeastSquares:
@@ -214,6 +249,8 @@ class LeastSquares:
     def _solve_readings(self, readings: Sequence[tuple[Weights, Signature]]) -> Estimates:
         """Return estimates of groups of queries, each with the parts that it is read in."""
         any_joint_query = any(len(signature) > 1 for _, signature in readings)
+        if all(len(vectors) == 1 for weights, _ in readings for vectors in weights.values()):
+            return self._solve_singles(readings, any_joint_query=any_joint_query)
         shares_of_parts, slopes = self._residual_shares(readings)
         estimates = np.zeros(len(slopes))
         covariance = np.zeros((len(slopes), len(slopes)))
@@ -236,6 +273,81 @@ class LeastSquares:
             values=estimates + slopes * total,
             covariance=covariance + np.outer(slopes, slopes) * total_variance,
         )
+
+    def _solve_singles(
+        self, readings: Sequence[tuple[Weights, Signature]], *, any_joint_query: bool
+    ) -> Estimates:
+        """Return estimates of groups of one query each: the same as `_solve_readings`, by sums of a few numbers."""
+        residuals_of_parts, slopes = self._single_residuals(readings)
+        estimates = np.zeros(len(readings))
+        covariance = np.zeros((len(readings), len(readings)))
+        for parts, residuals in residuals_of_parts.items():
+            scales = residuals.scale_table(len(readings))
+            if len(parts) == 1:
+                axis = self.axis(
+                    self.measured.parts[parts[0]].axis, any_joint_query=any_joint_query
+                )
+                vectors = np.array([vectors[0] for vectors in residuals.vectors])
+                values, residual_slopes, residual_covariance = axis.estimates(vectors)
+                slopes += scales @ residual_slopes
+            else:
+                values, residual_covariance = self._few_residuals(parts, residuals.vectors)
+            estimates += scales @ values
+            covariance += scales @ residual_covariance @ scales.T
+        total, total_variance = self.total
+        return Estimates(
+            values=estimates + slopes * total,
+            covariance=covariance + slopes[:, None] * slopes * total_variance,
+        )
+
+    def _single_residuals(
+        self, readings: Sequence[tuple[Weights, Signature]]
+    ) -> tuple[dict[Signature, _Residuals], Floats]:
+        """Return the residual queries of groups of one query each, by their parts, and the slopes as `_residual_shares`."""
+        residuals_of_parts: dict[Signature, _Residuals] = defaultdict(_Residuals)
+        slopes = np.empty(len(readings))
+        # weights are the same objects where groups have them in common
+        centered_of = dict[tuple[int, int], tuple[float, Floats]]()
+        for group, (weights, signature) in enumerate(readings):
+            keys = []
+            for number in signature:
+                part = self.measured.parts[number]
+                vectors = weights[part.axis]
+                key = number, id(vectors)
+                keys.append(key)
+                if key not in centered_of:
+                    values = part.values(vectors)[0]
+                    mean = float(values.sum()) / len(values)
+                    centered_of[key] = mean, values - mean
+            slopes[group] = math.prod(centered_of[key][0] for key in keys)
+            for inside in _nonempty_subsets(keys):
+                scale = math.prod(centered_of[key][0] for key in keys if key not in inside)
+                parts = tuple(number for number, _ in inside)
+                centered = tuple(centered_of[key][1] for key in inside)
+                if len(inside) == 1:  # all parts of an axis say something of its codes
+                    part = self.measured.parts[parts[0]]
+                    parts = (self.measured.full_parts[part.axis],)
+                    centered = (centered[0][part.blocks],)
+                residuals_of_parts[parts].add(group, scale, inside, centered)
+        return residuals_of_parts, slopes
+
+    def _few_residuals(
+        self, parts: Signature, queries: Sequence[tuple[Floats, ...]]
+    ) -> tuple[Floats, Floats]:
+        """Return the same as `_residual`, for queries that are few: shape (queries,) and (queries, queries)."""
+        table, precision = self.pool(parts)
+        estimates = np.empty(len(queries))
+        covariance = np.empty((len(queries), len(queries)))
+        for place, vectors in enumerate(queries):
+            summed = table
+            for centered in reversed(vectors):
+                summed = summed @ centered
+            estimates[place] = summed
+            for other_place, others in enumerate(queries[: place + 1]):
+                products = (one @ other for one, other in zip(vectors, others, strict=True))
+                covariance[place, other_place] = math.prod(products) / precision
+                covariance[other_place, place] = covariance[place, other_place]
+        return estimates, covariance
 
     def _residual_shares(
         self,
@@ -392,10 +504,10 @@ class LeastSquares:
         )
 
 
-def _nonempty_subsets(signature: Signature) -> Iterator[Signature]:
-    """Yield all subsets of a signature but the empty one, smaller ones first."""
-    for length in range(1, len(signature) + 1):
-        yield from itertools.combinations(signature, length)
+def _nonempty_subsets(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
+    """Yield all subsets but the empty one, in order, smaller ones first."""
+    for length in range(1, len(members) + 1):
+        yield from itertools.combinations(members, length)
 
 
 def _joined_vectors(shares: Sequence[_Share]) -> list[Floats]:

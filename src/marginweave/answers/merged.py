@@ -42,6 +42,9 @@ def count_between(
     ends = np.zeros((2, 2))  # the sums of n(u_a - w_a) and n(w_a - l_a): estimates, deviations
     for part in squares.finest_parts(weights):
         query = weights[part.axis]
+        if part.tells_all:  # nothing was measured together
+            around[part.axis] = np.repeat(query, 3, axis=0)
+            continue
         counts = squares.single_axes.counts(part.axis)
         around_queries = weights_around(part, query, counts)
         around[part.axis] = around_queries[:, 0]

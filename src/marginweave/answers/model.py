@@ -35,7 +35,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.tables import FEWEST, Part, PartTables
@@ -48,6 +47,7 @@ from marginweave.estimate.mixture.draws import expected_counts
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.mixture.targets import F32, Float32s
+from marginweave.mechanisms.normal import log_ndtr
 from marginweave.observations.means import beyond_noise
 from marginweave.observations.tables import Observation
 
@@ -257,8 +257,15 @@ class ModelAnswers:
         return False
 
     def is_inside(self, axes: frozenset[int]) -> bool:
-        """Return whether a measured table has these axes."""
-        return any(measured_axes.issuperset(axes) for measured_axes in self.inside)
+        """Return whether a measured table has these axes. It is kept for the next question."""
+        if axes not in self._is_inside:
+            self._is_inside[axes] = any(map(axes.issubset, self.inside))
+        return self._is_inside[axes]
+
+    @cached_property
+    def _is_inside(self) -> dict[frozenset[int], bool]:
+        """What `is_inside` has found, by axes."""
+        return {}
 
     def fits(self, axes: Collection[int]) -> bool:
         """Return whether the model may have of these axes all that was counted."""
@@ -495,7 +502,7 @@ def _tau(tables: Sequence[Floats]) -> float:
     error = max(error_between_tables, error_of_variances)
     # E[X | X > 0] of X ~ N(mean, error^2): mean + error phi(z) / Phi(z)
     z = mean / error
-    log_ratio = -(z**2) / 2 - float(log_ndtr(z))
+    log_ratio = -(z**2) / 2 - log_ndtr(z)
     return mean + error * math.exp(log_ratio) / math.sqrt(2 * math.pi)
 
 

@@ -31,28 +31,10 @@ from marginweave.estimate.averages import (
     project_tables,
     sums,
 )
+from marginweave.estimate.holders import Holders
 from marginweave.estimate.rounding import project_simplex
 from marginweave.observations.means import estimate_total
 from marginweave.observations.tables import Observation
-
-
-class Holders:
-    """An index that finds the sets among `cliques` that include some attributes, without a look at every set."""
-
-    def __init__(self, cliques: Sequence[Clique]) -> None:
-        self._all = range(len(cliques))
-        self._with: dict[int, set[int]] = defaultdict(set)
-        for place, clique in enumerate(cliques):
-            for attribute in clique:
-                self._with[attribute].add(place)
-
-    def of(self, attributes: Clique) -> list[int]:
-        """Return the places of the sets that include all of `attributes`, in order; all places for no attributes."""
-        if not attributes:
-            return list(self._all)
-        places = [self._with.get(a, set()) for a in attributes]
-        return sorted(set.intersection(*places))
-
 
 # The largest negative count, and the largest difference of shared sums, that averaging may leave: as a share of the record
 # count, far below one record.

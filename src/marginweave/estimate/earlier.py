@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.special import chdtrc
 
 from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError, StageError
@@ -32,6 +31,8 @@ from marginweave.released.earlier import usable_marginals
 from marginweave.released.statement import MarginalStatement, PrivacyStatement
 
 Read = Callable[[str], bytes | None]
+CELL_COLUMNS = ("marginal", "count")
+"""Columns of measurements.parquet that `read_measurements` reads."""
 _CONTRADICTED = 1e-9
 # Share of the variance below which nothing was pooled with what was drawn.
 _SAME = 0.01
@@ -113,6 +114,8 @@ def contradicted_attributes(marginals: Marginals) -> tuple[int, ...]:
     the chance of its distance, or n m times that of its farthest cell, is below `_CONTRADICTED`: in one of a billion releases
     at most. DP: post-processing.
     """
+    from scipy.special import chdtrc  # a quarter of a second, which answers do without
+
     contradicted = []
     for place, drawn in enumerate(marginals.one_way):
         if place >= len(marginals.pooled):
@@ -257,8 +260,14 @@ def read_measurements(
     Raises:
         InputError: cells that are not those of the marginals.
     """
-    numbers = table.column("marginal").to_numpy()
-    counts = table.column("count").to_numpy()
+    # `to_numpy` would import pandas, which takes longer than most questions do
+    numbers, unordered = (
+        np.asarray(np.from_dlpack(table.column(name).combine_chunks()), np.int64)
+        for name in CELL_COLUMNS
+    )
+    order = np.argsort(numbers, kind="stable")
+    counts = unordered[order]
+    begins = np.searchsorted(numbers[order], np.arange(1, len(facts) + 2))
     place = {name: j for j, name in enumerate(domain.names)}
     single = len(domain.names)
     is_combined = bool(facts) and facts[0].draw == COMBINED_DRAWS
@@ -266,7 +275,7 @@ def read_measurements(
 
     def measured(i: int, sizes: Sequence[int] | None) -> Observation:
         fact = facts[i]
-        cells = counts[numbers == i + 1]
+        cells = counts[begins[i] : begins[i + 1]]
         attributes = tuple(place[name] for name in fact.attributes)
         shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
         if len(cells) != np.prod(shape):

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import lambertw, ndtri
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.base.budget import NoiseName
@@ -18,7 +17,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import PossibleCells
-from marginweave.estimate.consistency import Holders
+from marginweave.estimate.holders import Holders
 from marginweave.estimate.marginals import compression_of
 from marginweave.estimate.normalize import find_rows
 from marginweave.mechanisms.catalogue import least_selected, noise_reach
@@ -159,6 +158,8 @@ def censored_bound(
     Raises:
         InputError: level or sigma out of range.
     """
+    from scipy.special import ndtri  # a quarter of a second, which answers do without
+
     _tail(level, sigma)
     reach = float(ndtri(level)) * sigma
     return max(math.ceil(threshold - 0.5 + reach) - 1, 0)
@@ -175,6 +176,8 @@ def expected_ends(
     one of c and less for c < m (Chernoff 1952). The ends are where that is `tail`: with y = m/c, y - 1 - ln y = ln(1/tail)/c,
     whose solutions are the branches of Lambert's W. Each end is beyond the expectation with probability `tail` at most.
     """
+    from scipy.special import lambertw
+
     reach = -math.log(tail)
 
     def expectation(count: int, branch: int) -> float:

@@ -14,7 +14,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.domain.combinations import Level
 from marginweave.domain.masks import Clique, StructuralZeros
 from marginweave.domain.zeros import structural_masks
-from marginweave.estimate.consistency import Holders, make_consistent
+from marginweave.estimate.holders import Holders
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
 from marginweave.estimate.normalize import find_rows
 from marginweave.observations.combinations import Aggregates, LevelNoise
@@ -39,19 +39,33 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     Raises:
         InputError: structural zeros that leave no record.
     """
+    from marginweave.estimate.consistency import make_consistent  # numba, which answers do without
+
     masks, compression = compression_of(marginals, configuration)
     estimated = estimated_marginals(marginals, configuration)
     measured = measured_marginals(estimated, compression)
-    if marginals.pooled:
-        estimated_total = estimate_total([*marginals.pooled, *marginals.coarse])
-    else:
-        estimated_total, _ = _total(marginals, configuration)
-    total = total_of_rows(configuration) or estimated_total
+    total = record_total(marginals, configuration)
     known_tables = known_marginals(configuration, measured, total, compression)
     compressed_masks = [compress_mask(mask, compression) for mask in masks]
     tables = [*measured, *known_tables]
     consistent = make_consistent(tables, compressed_masks, total=total)
     return replace(marginals, consistent=consistent)
+
+
+def record_total(marginals: Marginals, configuration: Configuration) -> float:
+    """Return the number of records that consistent marginals add up to: a public one, or the best estimate of all tables.
+
+    DP: post-processing.
+
+    Args:
+        marginals: as they were drawn; nothing of `consistent` ones is read.
+        configuration: what is declared, bounds resolved.
+    """
+    if marginals.pooled:
+        estimated_total = estimate_total([*marginals.pooled, *marginals.coarse])
+    else:
+        estimated_total, _ = _total(marginals, configuration)
+    return total_of_rows(configuration) or estimated_total
 
 
 def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Observation, ...]:

@@ -21,7 +21,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
 from marginweave.domain.combinations import Level
 from marginweave.domain.masks import Clique
-from marginweave.estimate.consistency import Holders
+from marginweave.estimate.holders import Holders
 from marginweave.estimate.intervals import LEVEL, project
 from marginweave.estimate.marginals import cell_deviations, compression_of
 from marginweave.evaluate.association_noise import CHANCE, dependence

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
@@ -18,15 +17,15 @@ from marginweave.answers.tables import released_tables
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
+from marginweave.base.places import refuse_long
 from marginweave.configuration.release import Configuration
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import counted_masks, never_counted, uncounted_codes
-from marginweave.estimate.earlier import read_measurements
+from marginweave.estimate.earlier import CELL_COLUMNS, read_measurements
 from marginweave.observations.combinations import LevelNoise
 from marginweave.observations.tables import Observation
-from marginweave.publish.tables import read_counts, read_record_count
+from marginweave.publish.tables import read_columns, read_counts, read_record_count
 from marginweave.released.statement import PrivacyStatement
-from marginweave.runs.lookup import release_folder
 
 if TYPE_CHECKING:
     from marginweave.answers.model import ModelAnswers  # numba
@@ -40,6 +39,11 @@ def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: 
     Raises:
         InputError, StageError: as `release_folder` and `read_answers`.
     """
+    refuse_long("the release", named)
+    if (Path(named) / "privacy.json").is_file():
+        return read_answers(Path(named), say)
+    from marginweave.runs.lookup import release_folder  # the ledger, which a folder does without
+
     return read_answers(release_folder(home, named), say)
 
 
@@ -70,8 +74,8 @@ def read_answers(
         counted = configuration.with_undeclared(undeclared)
         codes = Codes.of(counted, domain)
         if configuration.marginals is None:
-            return _tuple_answers(pq.read_table(place / "aggregates.parquet"), statement, codes)
-        cells = pq.read_table(place / "measurements.parquet")
+            return _tuple_answers(read_columns(place / "aggregates.parquet"), statement, codes)
+        cells = read_columns(place / "measurements.parquet", CELL_COLUMNS)
         drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
         shares = _undeclared_shares(place, domain)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
@@ -105,7 +109,7 @@ def _undeclared_shares(place: Path, domain: Domain) -> dict[str, str]:
     undeclared = [cells for cells in domain.undeclared if cells.found]
     if not undeclared:
         return {}
-    records, deviation = read_record_count(pq.read_table(place / "aggregates.parquet"))
+    records, deviation = read_record_count(read_columns(place / "aggregates.parquet"))
     return {cells.name: str(cells.sentence(records, deviation, cells.name)) for cells in undeclared}
 
 

@@ -19,7 +19,9 @@ from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
 from marginweave.base.progress import progress_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
+from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import synthetic_only
 from marginweave.estimate.intervals import LEVEL
@@ -27,8 +29,8 @@ from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
 from marginweave.estimate.mixture.fit import normal
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.publish.reader import PublishedRelease
-from marginweave.records.release import EstimationInput, estimation_input
+from marginweave.publish.reader import FittedRelease
+from marginweave.records.release import estimation_input
 
 Arrays = dict[str, np.ndarray]
 
@@ -44,36 +46,31 @@ def open_model(
     Raises:
         InputError: the release is not complete.
     """
-    published = PublishedRelease.read(place)
-    configuration = published.configuration
-    settings = configuration.synthesize
-    model = published.mixture
-    if model is None or not isinstance(settings, MixtureSynthesis):
+    released = FittedRelease.read(place)
+    if released is None:
         return None
-    assert published.marginals is not None
-    estimation, _ = estimation_input(published.counts, configuration)
+    configuration = released.configuration
+    model = released.mixture
     conditioned = model.conditioned()
 
     @cache
     def spread() -> ModelSpread:
-        arrays, tau = _drawn(place, published, estimation, settings, say)
+        arrays, tau = _drawn(place, released, say)
         models = (draw.conditioned() for draw in _unpacked(model, arrays))
         stack = Stack.of(conditioned, models, DRAWS)
         return ModelSpread(stack=stack, misfit=tau)
 
     marginals = configuration.marginals
-    domain = published.aggregates.domain
-    counted = configuration.with_undeclared(domain.with_undeclared)
     return ModelAnswers(
         measured=measured,
         model=conditioned,
-        codes=drawn_compression_of(published.marginals, configuration).codes,
+        codes=drawn_compression_of(released.marginals, configuration).codes,
         inside=list(_sets_of_model_values(measured, model)),
-        chosen=published.marginals.is_combined
+        chosen=released.marginals.is_combined
         or (marginals is not None and marginals.selects(len(configuration.attributes))),
         spread=spread,
-        ignored=ignored_records(published),
-        recorded=synthetic_only(counted, domain.labels),
+        ignored=ignored_records(released.domain, configuration),
+        recorded=synthetic_only(configuration, released.domain.labels),
     )
 
 
@@ -85,17 +82,15 @@ def _sets_of_model_values(measured: PartTables, model: Mixture) -> Iterator[froz
             yield frozenset(part.axis for part in parts)
 
 
-def ignored_records(published: PublishedRelease) -> dict[int, float]:
+def ignored_records(domain: Domain, configuration: Configuration) -> dict[int, float]:
     """Return, by axis, the root mean square of the records whose cells are not as declared.
 
     These are the axes where estimates have no code for such cells. It is the root mean square of a count with its noise: both
     are in privacy.json, the noise by the upper end.
     """
     records: dict[int, float] = {}
-    cells_of_name = {
-        cells.name: cells for cells in published.aggregates.domain.undeclared if not cells.kept
-    }
-    for place, attribute in enumerate(published.configuration.attributes):
+    cells_of_name = {cells.name: cells for cells in domain.undeclared if not cells.kept}
+    for place, attribute in enumerate(configuration.attributes):
         if attribute.name in cells_of_name:
             cells = cells_of_name[attribute.name]
             sigma = (cells.high - cells.count) / Reach(level=LEVEL).of(1.0)
@@ -103,27 +98,26 @@ def ignored_records(published: PublishedRelease) -> dict[int, float]:
     return records
 
 
-def last_chosen(published: PublishedRelease) -> tuple[Clique, ...]:
+def last_chosen(released: FittedRelease) -> tuple[Clique, ...]:
     """Return the sets that rounds chose last: a round at least, and a quarter of all; none where there were no rounds."""
-    rounds = published.configuration.rounds
-    if rounds is None or published.marginals is None:
+    rounds = released.configuration.rounds
+    if rounds is None:
         return ()
-    sets = [marginal.attributes for marginal in published.marginals.larger]
+    sets = [marginal.attributes for marginal in released.marginals.larger]
     number = max(rounds.batch, math.ceil(len(sets) / 4))
     return tuple(sets[-number:])
 
 
 def _drawn(
     place: Path,
-    published: PublishedRelease,
-    estimation: EstimationInput,
-    settings: MixtureSynthesis,
+    released: FittedRelease,
     say: Callable[[str], None],
 ) -> tuple[Arrays, dict[str, dict[str, float]]]:
     """Return models drawn from noise alone, packed, and misfit: the stored ones if they are of these files, or new ones."""
-    model = published.mixture
-    assert model is not None
-    digest = _digest(place, last_chosen(published))
+    model = released.mixture
+    settings = released.configuration.synthesize
+    assert isinstance(settings, MixtureSynthesis)  # as `FittedRelease` has it
+    digest = _digest(place, last_chosen(released))
     release = place.resolve()
     store = release.with_name(f"{release.name}-answers") / "models.npz"
     content = read_file(store)
@@ -135,11 +129,12 @@ def _drawn(
         f"drawing {DRAWS} models for what was not measured: once, then they are kept in {store.parent}"
     )
     generator = np.random.default_rng(settings.seed)  # post-processing
+    estimation, _ = estimation_input(released.marginals, released.configuration)
     measurements, _ = estimation.measured()
     arrays = _room(model)
     models = draw_models(model, measurements, DRAWS, generator)
     stack = Stack.of(model, _packing(models, arrays), DRAWS)
-    tau = misfit(measurements, model, stack, settings, generator, last_chosen(published))
+    tau = misfit(measurements, model, stack, settings, generator, last_chosen(released))
     del stack  # of what is not rounded: the first answers are made as later ones are
     with suppress(MachineError):
         with at_place(store.parent, "created"):

@@ -20,12 +20,12 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import synthetic_only
+from marginweave.estimate.marginals import compression_of
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.inference.answers import read_answers
 from marginweave.inference.model_answers import ignored_records
-from marginweave.publish.reader import PublishedRelease
+from marginweave.publish.reader import FittedRelease
 from marginweave.records.mixture import sample_mixture
-from marginweave.records.release import estimation_input
 from marginweave.texts.sentences import Sentence, regression_sentence
 
 UNCLAIMED = "no coverage"
@@ -225,25 +225,24 @@ def open_modelled(place: Path, of: str, purpose: str, prefix: str = "") -> Model
     if of not in ("population", "table"):
         raise InputError(f"{prefix}of ({of}) must be population or table")
     answers = read_answers(place, as_drawn=False)
-    published = PublishedRelease.read(place)
-    if published.mixture is None or not isinstance(answers, MarginalAnswers):
+    released = FittedRelease.read(place)
+    if released is None or not isinstance(answers, MarginalAnswers):
         raise InputError(
             f"{place} has no model.parquet, which {purpose}: release marginals with method mixture"
         )
-    configuration = published.configuration
+    configuration = released.configuration
     check_sample(configuration, (), of, prefix)
-    ignored = ignored_records(published)
+    ignored = ignored_records(released.domain, configuration)
     drawn = read_answers(place) if ignored else answers
     assert isinstance(drawn, MarginalAnswers)  # as above
     assert isinstance(answers.squares, LeastSquares)  # as `read_answers` makes them
     assert isinstance(drawn.squares, LeastSquares)
-    _, compression = estimation_input(published.counts, configuration)
-    assert compression is not None  # marginals have one
+    _, compression = compression_of(released.marginals, configuration)
     return Modelled(
         answers=answers,
         squares=answers.squares,
         drawn=drawn.squares,
-        model=published.mixture,
+        model=released.mixture,
         merged=compression.codes,
         rows_a_subject=configuration.stability.records,
         ignored=ignored,

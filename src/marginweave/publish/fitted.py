@@ -83,8 +83,10 @@ def read_model(table: pa.Table, fitted_to: EstimationInput, settings: MixtureSyn
     cells = [len(block.cells) for block in empty.blocks]
     ends = np.cumsum([1, *cells])
     lists = table.column("shares").combine_chunks()
-    flat = np.asarray(lists.flatten().to_numpy(), np.float64)
-    has_all_rows = len(lists) == ends[-1]
+    values = lists.flatten()
+    has_all_rows = len(lists) == ends[-1] and not values.null_count
+    # `to_numpy` would import pandas, which takes longer than most questions do
+    flat = np.asarray(np.from_dlpack(values) if has_all_rows else np.empty(0), np.float64)
     if not has_all_rows or len(flat) % len(lists) or not np.isfinite(flat).all():
         raise InputError(
             f"{MODEL} must have a row of weights and one for each combination of values"

@@ -6,6 +6,7 @@ Records are codes over the released domain, read block by block.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from marginweave.answers.cells import CellTable, cell_tables
@@ -28,14 +28,14 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, MixtureSynthesis
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import PossibleCells, domain_sizes
-from marginweave.estimate.earlier import read_measurements, with_earlier
+from marginweave.estimate.earlier import CELL_COLUMNS, read_measurements, with_earlier
 from marginweave.estimate.intervals import LEVEL, Intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.tables import Marginals
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import code_type, encode_table, value_slots
-from marginweave.publish.tables import read_counts
+from marginweave.publish.tables import read_columns, read_counts
 from marginweave.records.decode import decode_table, label_counts, typed_table
 from marginweave.released.statement import PrivacyStatement
 
@@ -74,34 +74,26 @@ class PublishedRelease:
         Raises:
             InputError: it is not there, or not complete.
         """
-        try:
+        with _complete(place):
             return cls._read(place)
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
-            raise InputError(
-                f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
-            ) from None
 
     @classmethod
     def _read(cls, place: Path) -> PublishedRelease:
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
-        declared = Configuration.from_canonical(statement.configuration)
+        declared, configuration = _configurations(statement)
         domain = statement.released_domain
-        configuration = declared.with_bounds(statement.bounds).with_undeclared(
-            domain.with_undeclared
-        )
         marginals = None
         measured = None
         if configuration.marginals is None:
             noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
-            counts = pq.read_table(place / "aggregates.parquet")
+            counts = read_columns(place / "aggregates.parquet")
             aggregates, intervals = read_counts(counts, domain, noise)
         else:
 
             def earlier_file(name: str) -> bytes | None:
                 return read_file(place / name)
 
-            cells = pq.read_table(place / "measurements.parquet")
-            drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+            drawn = _drawn_marginals(place, statement, configuration)
             measured, _ = released_tables(drawn, declared, configuration, earlier_file)
             drawn = with_earlier(drawn, declared, configuration, earlier_file)
             marginals = normalize_marginals(drawn, configuration)
@@ -114,7 +106,7 @@ class PublishedRelease:
             intervals=intervals,
             statement=statement,
             marginals=marginals,
-            model=pq.read_table(model_file) if model_file.exists() else None,
+            model=read_columns(model_file) if model_file.exists() else None,
             measured=measured,
         )
 
@@ -214,6 +206,79 @@ class PublishedRelease:
                 codes, domain, self.configuration, settings.seed, block, labels, types=types
             )
             yield typed_table(table, domain, self.configuration, types)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedRelease:
+    """A release of marginals with a fitted model, as answers need it: marginals as they were drawn, pooled with earlier ones.
+
+    It has no consistent counts. To compute these takes longer than many answers.
+    """
+
+    configuration: Configuration
+    marginals: Marginals
+    mixture: Mixture
+
+    @property
+    def domain(self) -> Domain:
+        """Labels of the attributes."""
+        return self.marginals.domain
+
+    @classmethod
+    def read(cls, place: Path) -> FittedRelease | None:
+        """Return the release in folder `place`; None where it has k-tuples, or no model. DP: post-processing.
+
+        Raises:
+            InputError: it is not there, or not complete, or the rows of its model are others.
+            StageError: a file of an earlier release is missing or was changed.
+        """
+        with _complete(place):
+            statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+            declared, configuration = _configurations(statement)
+            settings = configuration.synthesize
+            file = place / "model.parquet"
+            has_model = isinstance(settings, MixtureSynthesis) and file.exists()
+            if not has_model or configuration.marginals is None:
+                return None
+            drawn = _drawn_marginals(place, statement, configuration)
+            table = read_columns(file)
+        from marginweave.publish.fitted import read_model  # numba
+        from marginweave.records.release import estimation_input  # numba
+
+        assert isinstance(settings, MixtureSynthesis)  # as above
+        marginals = with_earlier(
+            drawn, declared, configuration, lambda name: read_file(place / name)
+        )
+        fitted_to, _ = estimation_input(marginals, configuration)
+        mixture = read_model(table, fitted_to, settings)
+        return cls(configuration=configuration, marginals=marginals, mixture=mixture)
+
+
+@contextmanager
+def _complete(place: Path) -> Iterator[None]:
+    """Raise InputError where a file of the release in folder `place` cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
+        raise InputError(
+            f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
+        ) from None
+
+
+def _configurations(statement: PrivacyStatement) -> tuple[Configuration, Configuration]:
+    """Return the configuration as it was declared, and that of its estimates: bounds and undeclared cells as released."""
+    declared = Configuration.from_canonical(statement.configuration)
+    resolved = declared.with_bounds(statement.bounds)
+    return declared, resolved.with_undeclared(statement.released_domain.with_undeclared)
+
+
+def _drawn_marginals(
+    place: Path, statement: PrivacyStatement, configuration: Configuration
+) -> Marginals:
+    """Return the marginals of the release in folder `place` as they were drawn."""
+    cells = read_columns(place / "measurements.parquet", CELL_COLUMNS)
+    facts = statement.marginals or ()
+    return read_measurements(cells, facts, statement.released_domain, configuration)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +34,15 @@ _NOTES = ("outside", "merged", "merged-outside", "impossible", "unkept")
 """Keys of what is noted of combinations, by their numbers from 1 on; 0 is no note."""
 _USUAL = CsvSettings()
 _DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
+
+
+def read_columns(file: Path, names: Sequence[str] | None = None) -> pa.Table:
+    """Return the columns of these names of a Parquet file, or all of them.
+
+    `pyarrow.parquet.read_table` returns the same, and imports pandas first, which takes longer than most questions do.
+    """
+    with pq.ParquetFile(file) as opened:
+        return opened.read(names)
 
 
 def counts_table(

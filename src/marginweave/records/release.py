@@ -37,6 +37,7 @@ from marginweave.estimate.marginals import (
     compression_of,
     estimated_marginals,
     measured_marginals,
+    record_total,
 )
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
@@ -314,9 +315,13 @@ def estimation_input(
 def _input_of_marginals(
     counts: Marginals, configuration: Configuration
 ) -> tuple[EstimationInput, Compression]:
-    """Return the input of a model of marginals, over merged codes, and how values were merged."""
+    """Return the input of a model of marginals, over merged codes, and how values were merged.
+
+    What is read back as it was drawn has no consistent marginals: a fitted model needs their total alone.
+    """
     masks, compression = compression_of(counts, configuration)
-    total = counts.consistent[0].total
+    has_consistent = bool(counts.consistent)
+    total = counts.consistent[0].total if has_consistent else record_total(counts, configuration)
 
     def measured() -> tuple[Sequence[Observation], float]:
         marginals = estimated_marginals(counts, configuration)

@@ -18,7 +18,12 @@ from marginweave.domain.masks import Clique, Mask
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.intervals import marginal_intervals
-from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
+from marginweave.estimate.marginals import (
+    listed_counts,
+    marginal_counts,
+    normalize_marginals,
+    record_total,
+)
 from marginweave.measurements.private_values import discover_labels
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
@@ -251,6 +256,18 @@ def test_what_became_too_large_is_named() -> None:
     assert "region x age x grade" in " ".join(
         map(str, reader_warnings(settings, released, (), facts.not_measured or ()))
     )
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_consistent_marginals_add_up_to_the_total_that_drawn_ones_tell(pooled: bool) -> None:
+    settings = config()
+    drawn = marginals(settings)
+    if pooled:
+        halved = [replace(m, counts=m.counts / 2, deviation=m.deviation / 2) for m in drawn.drawn]
+        drawn = replace(drawn, pooled=tuple(halved))
+    consistent = normalize_marginals(drawn, settings).consistent
+    total = record_total(drawn, settings)
+    assert all(m.total == pytest.approx(total, rel=1e-12) for m in consistent)
 
 
 def test_a_resized_table_keeps_its_public_size() -> None:

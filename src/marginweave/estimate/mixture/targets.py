@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.domain.masks import Clique
@@ -26,6 +25,8 @@ def expected_below(
 
     Below `cut`, however large `mean` is. Any shape, all the same or scalar. DP: arithmetic on released numbers.
     """
+    from scipy.special import log_ndtr  # a quarter of a second, which answers do without
+
     t = (cut - mean) / sigma
     expected = mean - sigma * np.exp(_log_density(t) - log_ndtr(t))
     return np.asarray(np.minimum(expected, cut))
@@ -46,6 +47,8 @@ def surprise(
     term is 1 - Phi(t) + t phi(t) + h^2 Phi(t), that of its square 3 (1 - Phi(t)) + (t^3 + 3 t) phi(t) + h^4 Phi(t).
     Shapes (n,); 0 where n is 0. DP: arithmetic on released numbers.
     """
+    from scipy.special import log_ndtr, ndtr
+
     if not residuals.size:
         return 0.0
     # beyond 30 sigma all is known, or nothing: the limits of the formula

@@ -20,7 +20,7 @@ from marginweave.configuration.rules.record_search import (
 )
 from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.domain.masks import Clique, Mask, StructuralZeros, alike
-from marginweave.estimate.consistency import Holders
+from marginweave.estimate.holders import Holders
 from marginweave.estimate.mixture.fit import check_marginals
 from marginweave.estimate.mixture.start import spanning_tree
 from marginweave.estimate.rounding import apportion
