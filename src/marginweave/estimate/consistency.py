@@ -29,6 +29,8 @@ from marginweave.estimate.averages import (
     forbid,
     mean,
     project_tables,
+    step_ahead,
+    step_back,
     sums,
 )
 from marginweave.estimate.holders import Holders
@@ -68,22 +70,10 @@ class Nearest:
 
     def approach(self, tables: Tables, total: float) -> None:
         """Replace averaged tables by the ones that are to be averaged next."""
-        # in place: to get and clear memory would take longer than the arithmetic
-        ahead = tables.values
-        ahead *= 1.6
-        ahead -= np.multiply(self.clipped, 0.6, out=self.clipped)  # over-relaxed
-        ahead += self.apart
-        self.apart[:] = ahead
+        step_ahead(tables.values, self.clipped, self.apart)
         project_tables(tables, total)
-        self.clipped[:] = tables.values
         self.penalty *= 1.1
-        self.apart -= self.clipped
-        self.apart /= 1.1
-        # (point + penalty * (clipped - apart)) / (1 + penalty)
-        weighted = np.subtract(self.clipped, self.apart, out=tables.values)
-        weighted *= self.penalty
-        weighted += self.point
-        weighted /= 1 + self.penalty
+        step_back(tables.values, self.clipped, self.apart, self.point, self.penalty)
 
 
 def make_consistent(
