@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from importlib import import_module
 
 import pytest
 
 from marginweave.flows.prefect.environment import importing
+
+# Prints which of the extras a first check has imported, in a process that had none of them.
+FIRST_CHECK = """
+import sys
+import pyarrow
+from marginweave.flows.prefect.environment import _EXTRAS, importing
+with importing():
+    from marginweave.schemas.contracts import Contract, load_libraries
+    load_libraries()
+import pandera.pandas as pa
+contract = Contract.of("validate", {"n": pa.Column(pa.Int, nullable=True)})
+assert contract.broken(pyarrow.table({"n": ["one"]}))
+print([name for name in _EXTRAS if name in sys.modules])
+"""
+
+
+def test_the_first_check_of_a_contract_imports_no_extra() -> None:
+    command = [sys.executable, "-P", "-c", FIRST_CHECK]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split("\n")[-2] == "[]"
 
 
 def test_extras_look_as_if_they_were_not_installed_inside_alone(
