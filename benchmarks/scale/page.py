@@ -79,8 +79,8 @@ START = """
 ## Beside a bare Prefect flow
 
 Commands on the example (8,056 rows, 8 columns) in a settled home, beside a floor: the import of the libraries that they need,
-or a flow of fifteen tasks that add one to a number. The least of a few times; CPU without servers'. `python -m
-benchmarks.start --check` runs in CI.
+or a flow of fifteen tasks that add one to a number. Releases of 14 columns are of a made-up table, by default, epsilon 1. The
+least of a few times; CPU without servers'. `python -m benchmarks.start --check` runs in CI.
 """
 MODELS = """
 ## Beside dpmm's MST and AIM
