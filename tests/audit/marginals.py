@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from marginweave.base.arrays import Counts, Flags, Floats, Integers
 from marginweave.base.budget import Stability
+from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.counts.marginals import all_cliques, count_marginals
@@ -24,6 +25,7 @@ from marginweave.measurements.marginals import Split, measure_marginals, split_n
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.plan import Plan
 from marginweave.measurements.private_values import PrivateValues
+from marginweave.measurements.round_candidates import Candidates
 from marginweave.measurements.rounds import candidate_scores, score_sensitivity
 from marginweave.measurements.whole_marginals import WholeMarginals
 from marginweave.mechanisms.base import CountNoise
@@ -181,7 +183,8 @@ def choice_scores(draw: Measurement[Any], stability: Stability, trials: int) -> 
     for exact in (present, absent):
         scores = candidate_scores(
             [dict(zip(cliques, exact, strict=True))],
-            lambda candidates: [model[clique] for clique in candidates],
+            lambda sets: [model[clique] for clique in sets],
+            Candidates(sets=cliques, levels=BinLevels(sizes=SIZES), codes=()),
             settings,
             0.0,
         )

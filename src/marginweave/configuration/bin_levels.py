@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -62,9 +62,9 @@ class BinLevels:
 
     def columns(self, places: Sequence[int]) -> tuple[int, ...]:
         """Return the attributes to which these attributes and levels belong, in increasing order."""
-        return tuple(sorted(map(self._attribute_of, places)))
+        return tuple(sorted(map(self.attribute_of, places)))
 
-    def _attribute_of(self, place: int) -> int:
+    def attribute_of(self, place: int) -> int:
         """Return the attribute of a level, or the attribute itself."""
         if place < self.attributes:
             return place
@@ -73,7 +73,23 @@ class BinLevels:
     def within(self, places: Sequence[int], most: float) -> tuple[int, ...]:
         """Return these attributes at the finest levels that have at most `most` cells in all, otherwise at the coarsest.
 
-        In each step the attribute with the most codes (the first of several) gets its next coarser level.
+        DP: arithmetic on public sizes.
+        """
+        chosen = tuple(sorted(places))
+        for coarser in self.coarser(places):
+            if self.cells(chosen) <= most:
+                break
+            chosen = coarser
+        return chosen
+
+    def cells(self, places: Sequence[int]) -> int:
+        """Return the number of cells of a table of attributes and levels."""
+        return math.prod(self.sizes[place] for place in places)
+
+    def coarser(self, places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield these attributes at coarser and coarser levels.
+
+        In each step the attribute with the most codes (the first of several) that has a coarser level gets its next one.
         DP: arithmetic on public sizes.
         """
         chosen = list(places)
@@ -81,13 +97,11 @@ class BinLevels:
         for number, level in enumerate(self.of, self.attributes):
             if level.place in coarser_levels:
                 coarser_levels[level.place].append(number)
-        while math.prod(self.sizes[place] for place in chosen) > most:
+        while any(coarser_levels.values()):
             candidates = [i for i, place in enumerate(places) if coarser_levels[place]]
-            if not candidates:
-                break
             widest = max(candidates, key=lambda i: self.sizes[chosen[i]])
             chosen[widest] = coarser_levels[places[widest]].pop(0)
-        return tuple(sorted(chosen))
+            yield tuple(sorted(chosen))
 
     def codes(self, merged: Sequence[Integers]) -> tuple[tuple[int, Integers], ...]:
         """Return for each level its attribute, and the code at the level of each merged code of that attribute.

@@ -267,8 +267,13 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
         )
+    method = configuration.synthesize.method
+    if isinstance(cliques, AdaptiveCliques) and cliques.coarsen and method != "mixture":
+        raise ValueError(
+            "aggregate.cliques.coarsen needs synthesize.method: mixture, which alone takes coarser bins beside fine ones; "
+            f"with {method} leave coarsen out"
+        )
     if isinstance(cliques, AllCliques):
-        method = configuration.synthesize.method
         if cliques.coarsen and (method != "mixture" or cliques.all < 3):
             raise ValueError(
                 "aggregate.cliques.coarsen needs triples and synthesize.method: mixture, which alone takes coarser bins "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.coarsening import triples
 from marginweave.configuration.default_records import (
     MOST_MARGINALS,
@@ -135,12 +136,28 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
         )
         if is_refused or _takes_long(settings, attributes):
             continue
-        resolved = dict(section)
+        resolved = _with_coarser_bins(configuration, section)
         if counts_share < 1:
             for key in _SHARES if settings.selects(len(attributes)) else ("one_way_share",):
                 resolved[key] = round(counts_share * getattr(settings, key), 9)
         return resolved | _few_records(configuration, settings)
     return {"method": "k-tuples"}
+
+
+def _with_coarser_bins(configuration: Sections, section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section `aggregate`; sets that rounds choose may be in coarser bins if there are any and the mixture takes them.
+
+    Measurements are in docs/methods.md (coarser bins). DP: arithmetic on public facts.
+    """
+    settings = MarginalSettings.model_validate(section)
+    adaptive = settings.adaptive
+    if adaptive is None or configuration.synthesize.method != "mixture":
+        return dict(section)
+    sizes = tuple(public_codes(configuration.attributes).values())
+    levels = BinLevels.make(sizes, configuration.attributes)
+    if not levels.of or adaptive.candidates(levels) > MOST_MARGINALS:
+        return dict(section)
+    return {**section, "cliques": {**section["cliques"], "coarsen": True}}
 
 
 def _few_records(configuration: Sections, settings: MarginalSettings) -> dict[str, int]:
@@ -364,7 +381,7 @@ def resolve_sigma(section: Mapping[str, Any], configuration: Sections) -> dict[s
 def _has_many_sets(settings: MarginalSettings, columns: int) -> bool:
     """Return whether candidates of rounds, or pairs that are listed or selected, are more than a run admits."""
     if settings.adaptive is not None:
-        return settings.adaptive.candidates(columns) > MOST_SETS
+        return settings.adaptive.sets(columns) > MOST_SETS
     if isinstance(settings.cliques, tuple):
         return len(settings.cliques) > MOST_MARGINALS
     return settings.cliques == "selected" and math.comb(columns, 2) > MOST_MARGINALS

@@ -100,7 +100,9 @@ class AdaptiveCliques(FrozenModel):
     A round chooses `batch` marginals of at most `max_cells` cells, rare values merged, and measures them with one of `rounds`
     equal shares of the budget of the larger marginals. With `annealing`, after a round that taught no more than noise, later
     rounds take four times as many shares each: fewer rounds, with half the noise. `weights` multiply the error of the model:
-    `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k attributes; `equal` by 1.
+    `workload` by the number of attributes, which is the weight of AIM for all sets of 2 to k attributes; `equal` by 1. With
+    `coarsen` half of the noise counts against a set, and a set whose finest table would have more noise than there are records
+    is a candidate in coarser bins as well (`BinLevels.coarser`).
     """
 
     adaptive: Annotated[Whole, Field(ge=2, le=4)] = 3
@@ -109,6 +111,7 @@ class AdaptiveCliques(FrozenModel):
     rounds: Annotated[Whole, Field(ge=1, le=MOST_ROUNDS)] = 16
     batch: Annotated[Whole, Field(ge=1, le=20)] = 4
     annealing: bool = True
+    coarsen: bool = False
     weights: Literal["workload", "equal"] = "workload"
 
     @model_validator(mode="after")
@@ -119,16 +122,22 @@ class AdaptiveCliques(FrozenModel):
             )
         return self
 
-    def candidates(self, columns: int) -> int:
+    def sets(self, columns: int) -> int:
         """Return the number of sets of 2 to `adaptive` attributes of this many columns, whatever their cells."""
         return sum(math.comb(columns, length) for length in range(2, self.adaptive + 1))
+
+    def candidates(self, levels: BinLevels) -> int:
+        """Return the number of sets, each also in all of its coarser bins: a level is a step of all sets with its attribute."""
+        columns = levels.attributes
+        others = sum(math.comb(columns - 1, length - 1) for length in range(2, self.adaptive + 1))
+        return self.sets(columns) + len(levels.of) * others
 
     def most_chosen(self, columns: int) -> int:
         """Return the most different sets that can be chosen.
 
         Fewer are chosen where a set is chosen in several rounds, or annealing makes fewer rounds.
         """
-        return min(self.rounds * self.batch, self.candidates(columns))
+        return min(self.rounds * self.batch, self.sets(columns))
 
 
 _LIST = TypeAdapter[tuple[tuple[str, ...], ...]](Annotated[tuple[Texts, ...], Field(min_length=1)])
@@ -207,8 +216,8 @@ class MarginalSettings(PaperPreset):
 
     def levels(self, sizes: Sequence[int], attributes: Sequence[Attribute]) -> BinLevels:
         """Return the attributes, of `sizes` codes, and the levels in which larger marginals are counted."""
-        coarsens = isinstance(self.cliques, AllCliques) and self.cliques.coarsen is not None
-        return BinLevels.make(sizes, attributes, coarsens=coarsens)
+        coarsens = isinstance(self.cliques, AllCliques | AdaptiveCliques) and self.cliques.coarsen
+        return BinLevels.make(sizes, attributes, coarsens=bool(coarsens))
 
     def selects(self, attributes: int) -> bool:
         """Return whether marginals are chosen by draws; with a single attribute there is nothing to choose."""

@@ -98,6 +98,16 @@ def _add_block(
             add_counts(part, layout, counted)
 
 
+def merged_table(table: Integers, codes: Sequence[Integers]) -> Integers:
+    """Return a table over merged codes: a new cell is the sum of the cells that it joins. Private where the table is.
+
+    `codes` has the new code of every code, for each attribute. A record is in one cell, as before.
+    """
+    merged = np.zeros([int(new.max()) + 1 for new in codes], np.int64)
+    np.add.at(merged, np.ix_(*codes), table)
+    return merged
+
+
 def in_passes(cliques: Sequence[Clique], sizes: Sequence[int]) -> Iterator[list[Clique]]:
     """Yield the cliques in their order, as many at a time as fit, so that few cells are in memory at once.
 

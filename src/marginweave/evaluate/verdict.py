@@ -270,6 +270,8 @@ def _add_choice_sentence(
     """Return the verdict with a sentence on the number of pairs that were not chosen: all of them where none is measured."""
     if has_measured_pair:
         key = "pairs.one-not-chosen" if unchosen == 1 else "pairs.not-chosen"
+        if configuration.rounds is not None and configuration.rounds.coarsen and unchosen > 1:
+            key = "pairs.not-chosen-or-coarse"
         says = (*verdict.says, str(verdict_sentence(key, pairs=unchosen)))
         name_them = verdict_sentence("pairs.not-chosen-advice")
         verdict = verdict.model_copy(update={"says": says})

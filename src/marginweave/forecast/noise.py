@@ -208,16 +208,15 @@ def rounds_forecast(configuration: Configuration) -> list[Sentence]:
     if adaptive is None:
         return []
     sd = plan_budget(configuration).draw(RoundMarginals, 1).sigma(configuration)
-    return [
-        plan_sentence(
-            "rounds.annealed" if adaptive.annealing else "rounds.fixed",
-            rounds=adaptive.rounds,
-            batch=adaptive.batch,
-            longest=adaptive.adaptive,
-            sd=sd,
-            four=sd / 2,
-        )
-    ]
+    rounds = plan_sentence(
+        "rounds.annealed" if adaptive.annealing else "rounds.fixed",
+        rounds=adaptive.rounds,
+        batch=adaptive.batch,
+        longest=adaptive.adaptive,
+        sd=sd,
+        four=sd / 2,
+    )
+    return [plan_sentence("rounds.coarser", rounds=rounds) if adaptive.coarsen else rounds]
 
 
 def _coarse_candidates(configuration: Configuration) -> Iterator[Sentence]:

@@ -28,12 +28,17 @@ from marginweave.base.arrays import Counts, Floats, Integers
 from marginweave.base.budget import Stability
 from marginweave.configuration.defaults import MOST_PAIRS_CHOSEN, pairs_by_noise
 from marginweave.configuration.values import MAX_CELLS
-from marginweave.counts.marginals import all_cliques, cells
+from marginweave.counts.marginals import all_cliques, cells, merged_table
 from marginweave.domain.masks import Clique, allowed_cells
 from marginweave.measurements.base import Drawn
 from marginweave.measurements.marginals import split_noise
 from marginweave.measurements.one_way import OneWay, drawn_one_way, one_way_of
-from marginweave.measurements.rounds import STEPS, open_places, shares_of_ordinary_columns
+from marginweave.measurements.rounds import (
+    NOISE_LEFT,
+    STEPS,
+    open_places,
+    shares_of_ordinary_columns,
+)
 from marginweave.measurements.selection import fitting
 from marginweave.mechanisms.base import CountNoise, Sensitivity, l1_sensitivity
 from marginweave.mechanisms.gaussian import add_noise, gaussian_sigma, marginal_sigma
@@ -46,8 +51,6 @@ from marginweave.observations.tables import Observation
 AGAIN = Fraction(2, 7)
 SCORES = Fraction(1, 7)
 PAIRS = Fraction(4, 7)
-# Of the expected noise of a pair, what is left in records: the model takes about half of it out.
-_NOISE_LEFT = 0.5
 # Scores are of use if they can show a pair with this share of the records elsewhere than in independent attributes.
 _SEEN = 1 / 3
 _MOST_CELLS = 10_000  # of a pair, before merging
@@ -252,7 +255,7 @@ class FewRecords:
         deviation = float(marginal_sigma(multiplier, self.noise.stability))
         sizes = one_way.declared_sizes
         norms = [expected_noise(deviation, cells(pair, sizes)) for pair in self.pairs]
-        return _NOISE_LEFT * np.array(norms)
+        return NOISE_LEFT * np.array(norms)
 
     def _farthest(self, gains: Floats, slots: int) -> list[int]:
         """Return the places of the pairs that gain most, at most one a slot, the first the most; none that gains nothing.
@@ -282,16 +285,6 @@ def one_way_of_both(drawn: Drawn, again: Sequence[Observation]) -> OneWay:
 def records_of(one_way: OneWay) -> float:
     """Return the number of records by single attributes, at least 1. DP: post-processing."""
     return max(1.0, estimate_total(one_way.measured))
-
-
-def merged_table(table: Counts, codes: Sequence[Integers]) -> Counts:
-    """Return the table of a pair over merged codes: a new cell is the sum of the cells that it joins. Private.
-
-    `codes` has the new code of every code, for each attribute. A record is in one cell, as before.
-    """
-    merged = np.zeros([int(new.max()) + 1 for new in codes], np.int64)
-    np.add.at(merged, np.ix_(*codes), table)
-    return merged
 
 
 def pair_scores(pairs: Sequence[Clique], tables: Sequence[Counts], one_way: OneWay) -> Integers:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+import numpy as np
+
+from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.counts.marginals import all_cliques, count_marginals
@@ -113,9 +116,27 @@ class OneWay:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """Levels that larger marginals are counted at (`BinLevels`), over merged codes."""
+        return self._declared_levels.codes(self.compression.codes)
+
+    @cached_property
+    def estimated_levels(self) -> tuple[Level, ...]:
+        """Levels without the codes that estimates ignore."""
+        levels = list[Level]()
+        for a, coarse in self.levels:
+            kept = coarse[: self.estimated_sizes[a]]
+            _, numbered = np.unique(kept, return_inverse=True)
+            levels.append((a, numbered.astype(np.int64)))
+        return tuple(levels)
+
+    @cached_property
+    def bin_levels(self) -> BinLevels:
+        """Attributes and levels with `estimated_sizes`."""
+        return replace(self._declared_levels, sizes=self.estimated_sizes)
+
+    @cached_property
+    def _declared_levels(self) -> BinLevels:
         attributes = self.counted.attributes
-        levels = self.settings.levels(domain_sizes(attributes, self.domain.labels), attributes)
-        return levels.codes(self.compression.codes)
+        return self.settings.levels(domain_sizes(attributes, self.domain.labels), attributes)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -22,7 +22,9 @@ from marginweave.counts.marginals import count_marginals, in_passes
 from marginweave.domain.masks import Clique
 from marginweave.measurements import rounds
 from marginweave.measurements.base import Drawn, Exact, Forecast, Measurement, PrivateRows, Terms
+from marginweave.measurements.marginal_rows import by_level
 from marginweave.measurements.one_way import OneWayMarginals, compressed_rows, drawn_one_way
+from marginweave.measurements.round_candidates import Candidates, table_in_bins
 from marginweave.measurements.rounds import STEPS, Round
 from marginweave.measurements.whole_marginals import MarginalCounts, SharedNoise, public_sizes
 from marginweave.mechanisms.base import Sensitivity, l1_sensitivity
@@ -108,7 +110,9 @@ class RoundChoice(Measurement[CandidateScores]):
     def forecast(self, configuration: Configuration) -> Forecast:
         """Return by how many records the choice may miss the distance of the best marginal."""
         settings = _settings(configuration)
-        candidates = settings.candidates(len(public_sizes(configuration)))
+        sizes = public_sizes(configuration)
+        levels = configuration.marginal_settings.levels(sizes, configuration.attributes)
+        candidates = settings.candidates(levels)
         moved = l1_sensitivity(self.view.stability(configuration))
         distance = 2 * moved / self.epsilon * math.log(candidates / 0.05)
         return Forecast(short=f"L1 ± {distance:.0f}")
@@ -137,18 +141,18 @@ class RoundChoice(Measurement[CandidateScores]):
         )
         places = state.open_places(planned)
         unit = self.view.stability(drawn.configuration)
-        sensitivity = rounds.score_sensitivity(state.settings, state.candidates, unit)
+        sensitivity = rounds.score_sensitivity(state.settings, state.candidates.sets, unit)
         counts = CandidateScores(
             scores=scores[places],
             places=places,
-            candidates=state.candidates,
+            candidates=state.candidates.all,
             sensitivity=sensitivity,
             pace=planned.pace,
         )
         return Exact(
             counts=counts,
             digest=text_digest(
-                [str(state.candidates), str(planned), counts_digest([places, scores])]
+                [str(state.candidates.all), str(planned), counts_digest([places, scores])]
             ),
             used={"sensitivity": sensitivity},
         )
@@ -205,12 +209,16 @@ class RoundMarginals(SharedNoise):
         state = Rounds(drawn)
         assert state.next is not None
         picks = state.picks(state.next.number)
+        one_way = drawn_one_way(drawn)
         tables: dict[Clique, Integers] = {}
         for block in state.tables(rows):
-            tables |= {clique: block[clique] for clique in picks if clique in block}
-        return self.exact(
-            drawn.configuration, picks, state.sizes, [tables[clique] for clique in picks]
-        )
+            for pick in picks:
+                columns = state.candidates.levels.columns(pick)
+                if columns in block:
+                    tables[pick] = table_in_bins(
+                        block[columns], pick, state.attributes, one_way.levels
+                    )
+        return self.exact(drawn.configuration, picks, state.sizes, [tables[pick] for pick in picks])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -236,10 +244,16 @@ class Rounds:
         self.settings = _settings(drawn.configuration)
         self.sizes = one_way.estimated_sizes
         self.ignored = one_way.ignored
+        self.attributes = len(one_way.measured)
         self.candidates = drawn.remember(
-            "candidates", lambda: rounds.candidate_sets(self.settings, self.sizes)
+            "candidates",
+            lambda: Candidates(
+                sets=rounds.candidate_sets(self.settings, self.sizes[: self.attributes]),
+                levels=one_way.bin_levels,
+                codes=one_way.estimated_levels,
+            ),
         )
-        self.batch = min(self.settings.batch, len(self.candidates))
+        self.batch = min(self.settings.batch, len(self.candidates.sets))
         self.finished = self._finished()
         self.next = self._next()
 
@@ -255,17 +269,29 @@ class Rounds:
         of_sets: list[int] = []
         if planned.first <= for_ordinary:
             of_sets = [place for place, attribute in enumerate(attributes) if attribute.of_set]
-        return rounds.open_places(self.candidates, self.picks(planned.number), of_sets)
+        columns_of = self.candidates.levels.columns
+        picked = [columns_of(pick) for pick in self.picks(planned.number)]
+        places = rounds.open_places(self.candidates.columns, picked, of_sets)
+        records = estimate_total(drawn_one_way(self.drawn).estimated)
+        allowed = self.candidates.worth_counting(self._sigma(planned), records)
+        return places[allowed[places]]
 
     def scores(self, rows: PrivateRows, planned: Round) -> Integers:
         """Return the scores of all candidates, as if a round's marginals had its shares equally; private."""
-        share = self.drawn.plan.draw(RoundMarginals, planned.first)
-        multiplier = share.noise_multiplier * math.sqrt(self.batch / planned.shares)
-        sigma = float(marginal_sigma(multiplier, self.drawn.configuration.stability))
         model = self.model(self.finished)
         return rounds.candidate_scores(
-            self._estimated_tables(rows), model.marginals, self.settings, sigma
+            self._estimated_tables(rows),
+            model.marginals,
+            self.candidates,
+            self.settings,
+            self._sigma(planned),
         )
+
+    def _sigma(self, planned: Round) -> float:
+        """Return the noise of a cell where a round's marginals have its shares equally."""
+        share = self.drawn.plan.draw(RoundMarginals, planned.first)
+        multiplier = share.noise_multiplier * math.sqrt(self.batch / planned.shares)
+        return float(marginal_sigma(multiplier, self.drawn.configuration.stability))
 
     def _estimated_tables(self, rows: PrivateRows) -> Iterator[Mapping[Clique, Integers]]:
         """Yield the exact marginals of all candidates, without the cells of codes that estimates ignore. Private."""
@@ -281,7 +307,7 @@ class Rounds:
 
         def compute() -> Iterator[bytes]:
             merged = compressed_rows(rows, self.drawn)
-            for cliques in in_passes(self.candidates, merged.sizes):
+            for cliques in in_passes(self.candidates.sets, merged.sizes):
                 tables = count_marginals(merged, merged.sizes, cliques)
                 yield pack_tables(dict(zip(cliques, tables, strict=True)))
 
@@ -302,11 +328,13 @@ class Rounds:
                 compress_observation(observation, compression) for observation in one_way.estimated
             ]
             masks = [compress_mask(mask, compression) for mask in one_way.masks]
-            larger = [self._estimated(observation) for observation in _observations(finished)]
-            measured = merge_observations([*single, *larger])
+            larger = self._estimated(merge_observations(_observations(finished)))
+            measured = [*single, *larger]
             resize = self.drawn.configuration.resize
             total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
-            return pack_mixture(fit_mixture(measured, self.sizes, total, masks, _MODEL))
+            return pack_mixture(
+                fit_mixture(measured, self.sizes[: self.attributes], total, masks, _MODEL)
+            )
 
         follows: list[Measurement[Any]] = [self.drawn.plan.draw(OneWayMarginals)]
         for finished_round in finished:
@@ -335,15 +363,15 @@ class Rounds:
             if len(chosen) >= least:
                 break
             model = self.model(self.finished[:number])
-            for observation in map(self._estimated, self.finished[number].observations):
-                chosen.append((observation, model.marginal(observation.attributes)))
+            for observation in self._estimated(self.finished[number].observations):
+                chosen.append((observation, _expected(observation, model)))
         return chosen_misfit(chosen)
 
     def _finished(self) -> list[_Finished]:
         """Return the rounds of which all draws are committed."""
         finished: list[_Finished] = []
         last: Round | None = None
-        while self.candidates and (last is None or last.last < self.settings.rounds):
+        while self.candidates.sets and (last is None or last.last < self.settings.rounds):
             choices = self._choices(1 if last is None else last.number + 1)
             if not all(map(self.drawn.is_committed, choices)):
                 break
@@ -369,7 +397,7 @@ class Rounds:
 
     def _next(self) -> Round | None:
         last = self.finished[-1].round if self.finished else None
-        if not self.candidates or (last is not None and last.last >= self.settings.rounds):
+        if not self.candidates.sets or (last is not None and last.last >= self.settings.rounds):
             return None
         return rounds.next_round(last, self._pace(last), self.settings.rounds)
 
@@ -389,11 +417,13 @@ class Rounds:
         before = self.model(self.finished[:-1])
         after = self.model(self.finished)
 
-        def distance(clique: Clique) -> float:
-            return float(np.abs(before.marginal(clique) - after.marginal(clique)).sum())
+        def distance(observation: Observation) -> float:
+            return float(
+                np.abs(_expected(observation, before) - _expected(observation, after)).sum()
+            )
 
-        moved = sum(map(distance, ended.picks))
-        estimated = map(self._estimated, ended.observations)
+        estimated = self._estimated(ended.observations)
+        moved = sum(map(distance, estimated))
         noise = sum(
             expected_noise(observation.deviation, observation.counts.size)
             for observation in estimated
@@ -413,9 +443,17 @@ class Rounds:
         picks = range(1, self.batch + 1)
         return [self.drawn.plan.draw(RoundChoice, number, pick) for pick in picks]
 
-    def _estimated(self, observation: Observation) -> Observation:
-        """Return an observation without the cells of codes that estimates ignore."""
-        return observation.without_last(self.ignored)
+    def _estimated(self, observations: Sequence[Observation]) -> list[Observation]:
+        """Return observations over attributes, those in coarser bins last, without the cells of codes that estimates ignore."""
+        finest, coarse = by_level(observations, drawn_one_way(self.drawn).levels, self.attributes)
+        return [observation.without_last(self.ignored) for observation in (*finest, *coarse)]
+
+
+def _expected(observation: Observation, model: Mixture) -> Floats:
+    """Return the model's counts of the cells of an observation."""
+    from marginweave.estimate.mixture.draws import expected_counts
+
+    return expected_counts(observation, model.marginal(observation.attributes), model.total)
 
 
 def _observations(finished: Iterable[_Finished]) -> list[Observation]:

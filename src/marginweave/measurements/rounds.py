@@ -4,12 +4,18 @@ Score. AIM (McKenna, Mullins, Sheldon and Miklau 2022, arXiv 2201.12677, algorit
 w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r): the exact marginal M_r against the model's m_r, less the expected error of
 measuring its n_r cells. Everything but M_r is public or released.
 
+Bins. With `coarsen` a set may be chosen in coarser bins where its finest table would have more noise than there are records
+(`Candidates.worth_counting`). Its score is that of the table M_c whose cells are sums of cells of M_r, beside m_c, the same
+sums of m_r. Half of the expected error is then taken off every score (`NOISE_LEFT`), as a model is closer to a table than its
+measurement is.
+
 Grid. m_r and the last term are rounded to multiples of 1/1024 before they meet M_r, and w_r is an integer: a score is an exact
 integer, and no float ever touches a private count.
 
 Sensitivity. A unit of theta records moves M_r by a vector u >= 0 with |u|_1 <= theta where it comes or goes, by u - v, |u|_1,
 |v|_1 <= theta, where it is replaced: theta, or 2 theta, in L1. By the triangle inequality ||M_r - m_r||_1 moves by no more,
-whatever m_r is, and the score by w_r times that; the largest w_r holds for all candidates.
+whatever m_r is, and the score by w_r times that; the largest w_r holds for all candidates. In coarser bins the unit moves M_c
+by the same sums of u, or of u - v, which are no larger in L1: each cell of M_r is in one cell of M_c.
 
 Sets. A column of sets counts as one column for each of its values. Tables of a value have few cells, so that little noise is
 taken off their score: rounds would choose these, and no pair of two ordinary columns. So the first shares are for ordinary
@@ -36,11 +42,14 @@ from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.counts.marginals import all_cliques
 from marginweave.domain.masks import Clique
+from marginweave.measurements.round_candidates import Candidates
 from marginweave.measurements.selection import fitting
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.observations.means import expected_noise
 
 _ANNEALING = 4
+NOISE_LEFT = 0.5
+"""Of the expected noise of a marginal, what a model leaves: it takes about half of it out."""
 STEPS = 1024
 """Distances are multiples of 1/STEPS record."""
 
@@ -163,19 +172,23 @@ def score_sensitivity(
 def candidate_scores(
     blocks: Iterable[Mapping[Clique, Integers]],
     expected: Callable[[Sequence[Clique]], Iterable[Floats]],
+    candidates: Candidates,
     settings: AdaptiveCliques,
     sigma: float,
 ) -> Integers:
     """Return the score of every candidate, in steps, shape (candidates,). Private.
 
     Args:
-        blocks: the exact marginals of the candidates, some at a time.
-        expected: the model's marginals of candidates, in their order.
+        blocks: the exact marginals of the sets, in their order, some at a time.
+        expected: the model's marginals of sets, in their order.
+        candidates: of these sets.
         settings: of the rounds.
         sigma: of the noise that a cell will have, if the candidate is measured.
     """
     scores = [
-        _scores_of(block, expected(list(block)), settings, sigma) for block in blocks if block
+        _scores_of(block, expected(list(block)), candidates, settings, sigma)
+        for block in blocks
+        if block
     ]
     return np.concatenate(scores) if scores else np.zeros(0, np.int64)
 
@@ -183,16 +196,31 @@ def candidate_scores(
 def _scores_of(
     tables: Mapping[Clique, Integers],
     expected: Iterable[Floats],
+    candidates: Candidates,
     settings: AdaptiveCliques,
     sigma: float,
 ) -> Integers:
-    """Return w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r) of each of these marginals, in steps, shape (marginals,). Private."""
-    cells = np.array([table.size for table in tables.values()], np.int64)
-    begins = np.concatenate(([0], np.cumsum(cells[:-1])))
+    """Return w_r (||M_r - m_r||_1 - c sqrt(2/pi) sigma n_r) of all candidates of these sets, in steps. Private.
+
+    c is 1, or `NOISE_LEFT` with coarser bins.
+    """
     exact = np.concatenate([table.ravel() for table in tables.values()])
     modelled = np.concatenate([counts.ravel() for counts in expected])
-    apart = np.abs(exact * STEPS - np.rint(modelled * STEPS).astype(np.int64))
-    distances = np.add.reduceat(apart, begins)
-    errors = {size: round(STEPS * expected_noise(sigma, size)) for size in set(cells.tolist())}
-    weights = np.array([weight(settings, clique) for clique in tables], np.int64)
+    apart = exact * STEPS - np.rint(modelled * STEPS).astype(np.int64)
+    ends = np.cumsum([table.size for table in tables.values()])
+    differences: list[Integers] = []
+    for (clique, table), cells_apart in zip(
+        tables.items(), np.split(apart, ends[:-1]), strict=True
+    ):
+        differences += candidates.tables(clique, cells_apart.reshape(table.shape))
+    cells = np.array([difference.size for difference in differences], np.int64)
+    begins = np.concatenate(([0], np.cumsum(cells[:-1])))
+    moved = np.abs(np.concatenate([difference.ravel() for difference in differences]))
+    distances = np.add.reduceat(moved, begins)
+    sigma_left = NOISE_LEFT * sigma if settings.coarsen else sigma
+    errors = {size: round(STEPS * expected_noise(sigma_left, size)) for size in set(cells.tolist())}
+    weights = np.repeat(
+        np.array([weight(settings, clique) for clique in tables], np.int64),
+        [len(candidates.of_set[clique]) for clique in tables],
+    )
     return weights * (distances - np.array([errors[size] for size in cells.tolist()], np.int64))

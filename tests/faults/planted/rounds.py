@@ -27,6 +27,16 @@ FAULTS = (
         ),
     ),
     Fault(
+        name="a record is in two cells of a table in coarser bins",
+        file="src/marginweave/measurements/round_candidates.py",
+        text="return merged_table(ordered, joined)",
+        instead="return 2 * merged_table(ordered, joined)",
+        killed_by=(
+            "tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",
+            "tests/laws/test_rounds.py::test_a_set_in_coarser_bins_is_measured_as_the_sum_of_its_cells",
+        ),
+    ),
+    Fault(
         name="a marginal is chosen at twice the epsilon that is charged",
         file="src/marginweave/measurements/round_draws.py",
         text="select_candidate(counts.scores, counts.sensitivity, self.epsilon, bits)",

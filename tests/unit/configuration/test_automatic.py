@@ -152,10 +152,10 @@ FEWER_ROUNDS = {
     "aggregate__method": "marginals",
     "aggregate__cliques": {"adaptive": 2, "rounds": 13},
 }
-ROUNDS = {**MARGINALS, "aggregate__cliques": {"adaptive": 2}}
+ROUNDS = {**MARGINALS, "aggregate__cliques": {"adaptive": 2, "coarsen": True}}
 FEWER_CHOICES = {  # 32 < sqrt(21) / 0.14 < 40
     **MARGINALS,
-    "aggregate__cliques": {"adaptive": 2, "batch": 2},
+    "aggregate__cliques": {"adaptive": 2, "batch": 2, "coarsen": True},
     "aggregate__selection_share": 0.1,
 }
 SINGLES = {**MARGINALS, "aggregate__cliques": {"all": 1}}
@@ -164,6 +164,12 @@ SINGLES = {**MARGINALS, "aggregate__cliques": {"all": 1}}
 def wide_set(values: int) -> dict[str, Any]:
     """A set of so many values beside the usual four columns."""
     return {"columns__signs": {"type": "set", "values": list(range(values)), "max_values": 3}}
+
+
+def few_pairs(rounds: int, *, coarsen: bool = True) -> dict[str, Any]:
+    """So many rounds of a pair each; `coarsen` as where there is a number and the candidates are at most 20,000."""
+    made = {"adaptive": 2, "rounds": rounds, "batch": 1, "annealing": False}
+    return made | ({"coarsen": True} if coarsen else {})
 
 
 COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -187,7 +193,19 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {
             **MARGINALS,
             # 60 * 0.06 < 4
-            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
+            "aggregate__cliques": few_pairs(4),
+            "aggregate__one_way_share": 0.5,
+            "aggregate__selection_share": 0.15,
+            "aggregate__compress": 2.0,
+        },
+    ),
+    (
+        "numbers of records by GUM",
+        {"privacy__epsilon": 0.06, "synthesize__method": "gum"},
+        {
+            **MARGINALS,
+            # 60 * 0.06 < 4
+            "aggregate__cliques": few_pairs(4, coarsen=False),
             "aggregate__one_way_share": 0.5,
             "aggregate__selection_share": 0.15,
             "aggregate__compress": 2.0,
@@ -216,7 +234,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
+            "aggregate__cliques": few_pairs(4),
             "aggregate__one_way_share": 0.475,
             "aggregate__selection_share": 0.1425,  # 0.95 (1 - 0.05)
             "aggregate__compress": 2.0,
@@ -252,7 +270,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {
             **MARGINALS,
             # 60 * 0.1
-            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1, "annealing": False},
+            "aggregate__cliques": few_pairs(6),
             "aggregate__one_way_share": 0.5,
             "aggregate__selection_share": 0.15,
             "aggregate__compress": 2.0,
@@ -293,7 +311,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"privacy__epsilon": 0.06, **PRIVATE},  # sqrt(6 / 0.95) / 0.06 > 40
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
+            "aggregate__cliques": few_pairs(4),
             "aggregate__one_way_share": 0.475,
             "aggregate__selection_share": 0.1425,
             "aggregate__compress": 2.0,
@@ -321,7 +339,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {**columns(400, 2), "rows": 2_000},
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 7, "batch": 1, "annealing": False},
+            "aggregate__cliques": few_pairs(7, coarsen=False),
             "aggregate__one_way_share": 0.5,
             "aggregate__selection_share": 0.15,
             "aggregate__compress": 2.0,

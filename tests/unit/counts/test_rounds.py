@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, pairwise
+from dataclasses import replace
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import Mask
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
+from marginweave.measurements.round_candidates import Candidates
 from marginweave.measurements.rounds import (
     Round,
     candidate_sets,
@@ -42,6 +45,44 @@ def test_candidates_are_all_sets_that_are_small_enough() -> None:
     assert candidate_sets(AdaptiveCliques(adaptive=4), SIZES) == (*every, (0, 1, 2, 3))
     assert candidate_sets(AdaptiveCliques(adaptive=2), (2, 1, 5)) == ((0, 2),)
     assert candidate_sets(AdaptiveCliques(), (4,)) == ()
+
+
+def test_coarser_candidates_have_fewer_and_fewer_cells() -> None:
+    """Of attributes with 7, 3 and 16 bins: a step joins bins of the widest; a level without fewer codes is no candidate."""
+    bins = [7, 3, 16]
+    attributes = [
+        Attribute(name=f"a{i}", column=f"a{i}", labels=(), bins=number)
+        for i, number in enumerate(bins)
+    ]
+    levels = BinLevels.make(bins, attributes)  # 3: 7 as 4; 4 and 5: 16 as 8 and 4
+    settings = AdaptiveCliques(adaptive=2, coarsen=True)
+    sets = candidate_sets(settings, bins)
+    whole = Candidates(sets=sets, levels=levels, codes=levels.codes([*map(np.arange, bins)]))
+    assert whole.of_set == {
+        (0, 1): ((0, 1), (1, 3)),
+        (0, 2): ((0, 2), (0, 4), (0, 5), (3, 5)),
+        (1, 2): ((1, 2), (1, 4), (1, 5)),
+    }
+    assert whole.all == tuple(chain.from_iterable(whole.of_set.values()))
+    assert whole.columns == tuple(map(levels.columns, whole.all))
+    assert len(whole.all) == settings.candidates(levels)
+    # noise of 2 records a cell has an L1 norm of 34, 179 and 77 records on these sets of 21, 112 and 48 cells
+    allowed = whole.worth_counting(2.0, 100.0).tolist()
+    assert [c for c, may in zip(whole.all, allowed, strict=True) if may] == [
+        (0, 1),
+        *whole.of_set[0, 2],
+        (1, 2),
+    ]
+    table = np.arange(112).reshape(7, 16)
+    for counted, joined in zip(
+        whole.tables((0, 2), table), [(1, 1), (1, 2), (1, 4), (2, 4)], strict=True
+    ):
+        rows = np.add.reduceat(table, range(0, 7, joined[0]), axis=0)
+        assert (counted == np.add.reduceat(rows, range(0, 16, joined[1]), axis=1)).all()
+    # rare bins of the first attribute were merged: what it had in four codes is in three, and in three of its level
+    merged = replace(levels, sizes=(3, 3, 16, 3, 8, 4))
+    few = Candidates(sets=((0, 1),), levels=merged, codes=())
+    assert few.all == ((0, 1),)
 
 
 @pytest.mark.parametrize(
