@@ -71,7 +71,9 @@ def synthesize(
     if sets is None and column:
         raise InputError("--column goes with --sets alone: --sets 20 --column age --column cost")
     if sets is not None and records is not None:
-        raise InputError("a set has five records a row, so that --records does not go with --sets")
+        raise InputError(
+            "the number of records of a set follows from the release, so that --records does not go with --sets"
+        )
     if sets is not None:
         from marginweave.inference.sets import SyntheticSets, write_sets
         from marginweave.runs.lookup import release_folder

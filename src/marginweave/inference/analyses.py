@@ -155,10 +155,11 @@ def synthetic_sets(
     """Yield several synthetic tables of some columns of the release in a folder, for `combine`.
 
     They differ by as much as noise, and sampling, may have changed the counts. Each is a draw of a table, or population, that
-    agrees with the release, with five records a row. A single table says no more than the published records. Name no column
-    that the analysis does not need. A number is the middle of its bin, a category of numbers is these, any other category its
-    text; missing values are missing, and so are codes of a number column that mean no number. A warning says where `combine`
-    is claimed to cover nothing: the rows have chosen which columns were measured together, or many records lack a value.
+    agrees with the release, with as many records as there are rows, or more where these are few. A single table says no more
+    than the published records. Name no column that the analysis does not need. A number is the middle of its bin, a category
+    of numbers is these, any other category its text; missing values are missing, and so are codes of a number column that
+    mean no number. A warning says where `combine` is claimed to cover nothing: the rows have chosen which columns were
+    measured together, or many records lack a value.
 
     Args:
         release: one that is opened, a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
@@ -185,9 +186,10 @@ def synthetic_sets(
 def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
     """Combine the results of one analysis of several synthetic tables, with intervals.
 
-    T = (1 + 1/M) B - V, with B the variance of the estimates between the M tables and V the mean of those that the analyses
-    state (Raghunathan, Reiter and Rubin 2003), or V where that is more. It is for tables of `synthetic_sets`, and for estimates
-    that are about normally distributed and follow from single columns and pairs of them: means, shares, correlations, linear
+    T = (1 + 1/M) B, with B the variance of the estimates between the M tables, or a fifth of the mean of those that the
+    analyses state, where that is more. It is for tables of `synthetic_sets` alone, whose records vary by noise and sampling and
+    hardly by themselves: other rules for synthetic tables take off a variance that these do not have. It is for estimates that
+    are about normally distributed and follow from single columns and pairs of them: means, shares, correlations, linear
     and logistic regressions. It is not for published records of several seeds, which vary by chance alone, nor for extremes,
     nor for what three columns have in common.
 

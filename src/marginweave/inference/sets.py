@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from marginweave.base.arrays import Integers
 from marginweave.base.errors import must_be
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.values import listed
+from marginweave.estimate.rounding import apportion
 from marginweave.inference.margins import Column
 from marginweave.inference.modelled import (
     Modelled,
@@ -173,14 +175,16 @@ def _frames(
     generator: np.random.Generator,  # post-processing
 ) -> Iterator[pd.DataFrame]:
     """Yield the frame of each table of records, which have codes of the model."""
+    # pandas chooses the type of each column once, and not for each table
     values_of_columns = [
-        _values(opened, place, column) for place, column in zip(places, columns, strict=True)
+        pd.Series(_values(opened, place, column))
+        for place, column in zip(places, columns, strict=True)
     ]
     for records in drawn:
-        frame: dict[str, np.ndarray] = {}
+        frame: dict[str, Any] = {}
         for j, (place, column) in enumerate(zip(places, columns, strict=True)):
             codes = _draw_codes(opened, place, records[:, j], generator)
-            frame[column] = values_of_columns[j][codes]
+            frame[column] = values_of_columns[j].array.take(codes)
         yield pd.DataFrame(frame)
 
 
@@ -230,12 +234,13 @@ def _draw_codes(
     """Return codes of an attribute for those of the model: merged values are drawn in proportion to their counts."""
     merged = opened.merged[place]
     counts = opened.counts(place)
-    codes = np.empty(len(model_codes), np.int64)
-    for model_code in np.unique(model_codes).tolist():
+    _, first_codes, sizes = np.unique(merged, return_index=True, return_counts=True)
+    codes: Integers = first_codes[model_codes]
+    for model_code in np.flatnonzero(sizes > 1).tolist():
         group = np.flatnonzero(merged == model_code)
-        is_code = model_codes == model_code
-        shares = counts[group] / counts[group].sum()
-        codes[is_code] = rng.choice(group, int(is_code.sum()), p=shares)
+        rows = np.flatnonzero(model_codes == model_code)
+        times = apportion(counts[group], len(rows), rng)
+        codes[rows] = rng.permutation(np.repeat(group, times))
     return codes
 
 

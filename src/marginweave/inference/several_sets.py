@@ -9,12 +9,17 @@ A weight cannot be negative, so neither can the target of a cell. The cells of a
 by the model, have a target for their sum alone; among themselves, and beyond pairs, records keep to the model. What is cut
 of the others would still pull columns towards independence. So weights are tilted in the end, each by the exponential of a
 sum of products of scores, until these have the sums that were measured, of which nothing is cut (`margins`). Where noise
-reaches beyond all sums that records can have, that is not possible, and `carries` says so. DP: post-processing.
+reaches beyond all sums that records can have, that is not possible, and `carries` says so.
+
+Weights become records by systematic sampling of a random order (Madow 1949): each record is there as often as its weight says,
+but for rounding. Independent draws would vary as much as another sample of the rows does. That would have to be taken off
+again, and tables would have to be several times as large for as good an interval. DP: post-processing.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +29,7 @@ from scipy.stats import t as student
 
 from marginweave.answers.least_squares import Estimates, LeastSquares
 from marginweave.base.arrays import Floats, Records
+from marginweave.estimate.rounding import apportion
 from marginweave.inference.margins import (
     LEAST,
     Column,
@@ -33,8 +39,10 @@ from marginweave.inference.margins import (
     single_margin,
 )
 
-LARGER = 5
-"""Records of a set for each row. More of them make their own variance smaller, which is subtracted again."""
+_ROUNDING = 1 / 20
+"""Share of the variance of a sample of the rows that whole numbers of records may add to that between sets."""
+_LEAST_SHARE = 1 / 5
+"""Share of the variance that analyses state which the variance of their estimates has at least."""
 _ROUNDS = 30
 _TRIALS = 20
 """Draws that show whether noise reaches beyond what records can have."""
@@ -95,10 +103,23 @@ class DrawnTables:
     def draw(
         self, sets: int, generator: np.random.Generator
     ) -> Iterator[Records]:  # post-processing
-        """Yield `sets` tables."""
+        """Yield `sets` tables of `size` records each, in random order."""
         for _ in range(sets):
             weights, _ = self._drawn(generator)
-            yield self.records[generator.choice(len(weights), LARGER * self.rows, p=weights)]
+            order = generator.permutation(len(weights))
+            times = apportion(weights[order], self.size, generator)
+            drawn = np.repeat(order, times)
+            yield self.records[generator.permutation(drawn)]
+
+    @property
+    def size(self) -> int:
+        """Number of records of a table: as many as there are rows, or more where rounding would matter.
+
+        Of n records, D of them distinct, rounding adds about D / 6 to the variance of a sum, where a sample of as many rows
+        has n, and one of N rows n^2 / N. So sqrt(D N / (6 share)) records keep it below that share of the latter.
+        """
+        for_rounding = math.sqrt(len(self.records) * self.rows / (6 * _ROUNDING))
+        return max(self.rows, math.ceil(for_rounding))
 
     def carries(self, generator: np.random.Generator) -> bool:  # post-processing
         """Return whether records can have, but for a little on average, what noise may make of the sums of products."""
@@ -182,10 +203,11 @@ class DrawnTables:
 def combined(estimates: Floats, covariances: Floats, level: float) -> tuple[Estimates, Floats]:
     """Return the combined estimates of analyses of draws of a table, and half the widths of intervals.
 
-    With B the covariance of the estimates between M sets and V the mean of those inside, the covariance is T = (1 + 1/M) B - V
-    (Raghunathan, Reiter and Rubin 2003), which may be indefinite where M is small. A variance that is less than V is replaced
-    by V, because the difference is then mostly chance: intervals cover more than their level. They are those of Student's t
-    with (M - 1) (1 - V / (T + V))^2 degrees of freedom, at least 1.
+    With B the covariance of the estimates between M sets, the covariance is T = (1 + 1/M) B: the mean of M sets is off as the
+    release is, and by chance in the sets, which vary as much. Intervals are those of Student's t with M - 1 degrees of freedom.
+    Sets with records that are drawn independently vary by V more, the mean of the covariances inside, which is then taken off
+    (Raghunathan, Reiter and Rubin 2003); these do not. A variance is at least a fifth of that in V, which leaves room for what
+    the model lacks where there is little noise.
 
     Args:
         estimates: shape (sets, coefficients).
@@ -193,16 +215,9 @@ def combined(estimates: Floats, covariances: Floats, level: float) -> tuple[Esti
         level: of the intervals.
     """
     sets = len(estimates)
-    between = np.atleast_2d(np.cov(estimates.T)) * (1 + 1 / sets)  # (1 + 1/M) B
+    covariance = np.atleast_2d(np.cov(estimates.T)) * (1 + 1 / sets)  # (1 + 1/M) B
     inside = covariances.mean(axis=0)  # V
-    covariance = between - inside
-    inside_variances = np.diagonal(inside)
-    total = np.diagonal(between)
-    variances = np.maximum(total - inside_variances, inside_variances)
+    variances = np.maximum(np.diagonal(covariance), _LEAST_SHARE * np.diagonal(inside))
     np.fill_diagonal(covariance, variances)
-    # 1 - V / (T + V) = T / (T + V)
-    sums = np.maximum(variances + inside_variances, np.finfo(float).tiny)
-    freedom = (sets - 1) * (variances / sums) ** 2
-    quantiles = student.ppf((1 + level) / 2, np.maximum(freedom, 1.0))
-    half_widths = quantiles * np.sqrt(variances)
+    half_widths = student.ppf((1 + level) / 2, sets - 1) * np.sqrt(variances)
     return Estimates(values=estimates.mean(axis=0), covariance=covariance), half_widths

@@ -222,12 +222,21 @@ FAULTS = (
         ),
     ),
     Fault(
-        name="the variance inside synthetic tables is not taken off",
+        name="records of several synthetic tables are drawn independently",
         file="src/marginweave/inference/several_sets.py",
-        text="variances = np.maximum(total - inside_variances, inside_variances)",
-        instead="variances = np.maximum(total, inside_variances)",
+        text="times = apportion(weights[order], self.size, generator)",
+        instead="times = generator.multinomial(self.size, weights[order])",
         killed_by=(
-            "tests/laws/test_drawn_sets.py::test_a_variance_that_is_less_than_inside_the_sets_is_that",
+            "tests/laws/test_drawn_sets.py::test_records_are_as_often_in_a_set_as_their_weights_say",
+        ),
+    ),
+    Fault(
+        name="the mean of several synthetic tables is taken to be known better than the release",
+        file="src/marginweave/inference/several_sets.py",
+        text="np.cov(estimates.T)) * (1 + 1 / sets)",
+        instead="np.cov(estimates.T)) * (1 - 1 / sets)",
+        killed_by=(
+            "tests/laws/test_drawn_sets.py::test_combined_intervals_cover_as_often_as_they_say",
         ),
     ),
     Fault(
