@@ -321,12 +321,10 @@ class MarginalAnswers:
 
     def _length_by_columns(self, records: list[Factor]) -> float:
         """Return the length of the range that single columns leave a count."""
-        counts = []
-        for axis, codes in self._weights([records]).items():
-            solved = self.squares.single_axes.solve({axis: codes})
-            counts.append(float(solved.values[0]))
-        if len(counts) < 2:
+        columns = [{axis: codes} for axis, codes in self._weights([records]).items()]
+        if len(columns) < 2:
             return self.records
+        counts = self.squares.single_axes.solve_jointly(columns).values.tolist()
         most = min(counts)
         least = max(sum(counts) - (len(counts) - 1) * self.records, 0.0)
         return max(most - least, 1.0)
