@@ -20,7 +20,6 @@ from marginweave.domain.masks import Clique, Mask, NeverTogether
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.blocks import tie
 from marginweave.estimate.mixture.descent import (
-    _AT_ONCE,
     _MOMENTUM,
     _STALE,
     _TILE,
@@ -115,8 +114,7 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(
             expected[c, k] = (loss_of(shares + step) - loss_of(shares - step)) / 2e-4
         assert found - found[0] == pytest.approx(expected, abs=1e-3 * np.abs(expected).max())
         before = loss_of(shares)
-        if b % _AT_ONCE == 0:
-            descent.renew_curvatures(slice(b, b + _AT_ONCE))
+        descent.renew_curvatures(slice(b, b + 1))
         descent.move(b, slope, 0.0)
         assert descent.shares.min() >= 0
         assert descent.shares[begin:end].sum(axis=0) == pytest.approx(np.ones(4), abs=1e-5)
@@ -140,8 +138,7 @@ def test_curvatures_say_how_slopes_change_with_shares() -> None:
     descent = Descent(layout, objective, shares, weights)
     scale = 300.0**2 * np.outer(weights, weights)
     for b, begin in enumerate(np.cumsum([0, *SIZES[:-1]])):
-        if b % _AT_ONCE == 0:
-            descent.renew_curvatures(slice(b, b + _AT_ONCE))
+        descent.renew_curvatures(slice(b, b + 1))
         before = descent.slope(b).astype(np.float64)
         cells = slice(begin, begin + SIZES[b])
         old = shares[cells].astype(np.float64)
@@ -240,7 +237,7 @@ def test_momentum_brings_a_fit_closer_in_as_many_passes(monkeypatch: pytest.Monk
             assert part.sum(axis=0) == pytest.approx(np.ones(60), abs=1e-5)
         return loss(mixed(descent.shares.astype(np.float64), descent.weights, layout.blocks), exact)
 
-    assert distance(_MOMENTUM) < 0.5 * distance(0.0)
+    assert distance(_MOMENTUM) < 0.6 * distance(0.0)
 
 
 @pytest.mark.parametrize(
@@ -417,6 +414,31 @@ def test_a_fit_ends_at_the_noise() -> None:
         )
         < 0.6
     )
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 7, 9])
+@pytest.mark.parametrize("records", [1_000, 20_000])
+def test_counts_of_few_columns_are_kept_by_default(columns: int, records: int) -> None:
+    """Of columns with a common cause, all triples: chi^2 is about its cells. All draws are fixed.
+
+    A block of four is a large part of a table. Moved by curvatures of blocks that had not moved yet, they went too far, and
+    chi^2 was up to 500 times its cells.
+    """
+    rng = np.random.default_rng([columns, records])
+    sizes = tuple(map(int, rng.integers(2, 6, columns)))
+    cause = rng.normal(size=records)
+    rows = [
+        np.clip((cause * rng.random() + rng.normal(size=records)) * n / 3 + n / 2, 0, n - 1)
+        for n in sizes
+    ]
+    codes = [row.astype(np.int64) for row in rows]
+    measured = []
+    for clique in itertools.combinations(range(columns), min(columns, 3)):
+        shape = [sizes[a] for a in clique]
+        counts = rng.normal(0, 8, shape)
+        np.add.at(counts, tuple(codes[a] for a in clique), 1)
+        measured.append(Observation(attributes=clique, counts=counts, deviation=8.0))
+    assert chi(fit_mixture(measured, sizes, records, [], MixtureSynthesis()), measured) < 2
 
 
 def chi(model: Mixture, measured: list[Observation]) -> float:
