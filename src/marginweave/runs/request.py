@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.ledger import LedgerLocation, example_ledger_location, ledger_location
+from marginweave.linked.places import TablePlaces
 from marginweave.released.manifest import RunState
 from marginweave.runs.earlier import EarlierRelease, earlier_releases
 from marginweave.sources.kinds import check_kind
@@ -43,6 +45,9 @@ class Request:
     configuration: Configuration
     folder: RunFolder
     source: str
+    linked: Mapping[str, str] = field(
+        default_factory=dict
+    )  # places of linked tables, by their names
     # the ledger of an example; None: the environment says where the ledger is
     ledger_file: Path | None = None
     suites: tuple[Path | None, Path | None] = (None, None)
@@ -65,6 +70,11 @@ class Request:
         return self.plan.charged(self.configuration)
 
     @property
+    def places(self) -> TablePlaces:
+        """Places of all tables."""
+        return TablePlaces(self.source, self.linked)
+
+    @property
     def is_example(self) -> bool:
         """Return whether the source is public example data."""
         return self.source.startswith(EXAMPLE_PREFIX)
@@ -83,8 +93,11 @@ def read_request(
     home: Path,
     supersedes: str | None = None,
     below: Path | None = None,
+    linked: Mapping[str, str] | None = None,
 ) -> Request:
     """Return the request of a configuration file and the options; its paths are relative to `below`, or to the file.
+
+    `source` is the place of the source, and `linked` of linked tables, where these are elsewhere than the configuration says.
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule.
@@ -110,12 +123,14 @@ def read_request(
         raise InputError("the name of a source must not be empty")
     source_name = find_from(below if source is None else Path.cwd(), source_name)
     check_kind(source_name, configuration.source)
+    places = TablePlaces.of(configuration, source_name, below, linked or {})
     return Request(
         path=path.resolve(),
         below=below.resolve(),
         configuration=configuration,
         folder=folder,
         source=source_name,
+        linked=places.linked,
         ledger_file=example_ledger_location(home)
         if source_name.startswith(EXAMPLE_PREFIX)
         else None,
