@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, m
 from marginweave.base.errors import MustError
 from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
 from marginweave.configuration.execution import Source
-from marginweave.configuration.rules.conditions import Allowed
+from marginweave.configuration.rules.conditions import Allowed, Condition
 from marginweave.configuration.values import FrozenModel, check_name
 
 DerivationKind = Literal["count", "any", "largest", "smallest", "within"]
@@ -25,6 +25,21 @@ def _days(text: str) -> str:
     if not _DAYS.fullmatch(text.strip()):
         raise MustError("be a number of days, such as 30 days")
     return text.strip()
+
+
+def _in_words(name: str, allowed: Condition | Texts) -> str:
+    """Return the condition on a column in words."""
+    if not isinstance(allowed, Condition):
+        return f"{name} is {' or '.join(allowed)}"
+    if allowed.but:
+        return f"{name} is not {' or '.join(allowed.but)}"
+    ends = {
+        "at least": allowed.at_least,
+        "above": allowed.above,
+        "at most": allowed.at_most,
+        "below": allowed.below,
+    }
+    return f"{name} is {' and '.join(f'{word} {end}' for word, end in ends.items() if end)}"
 
 
 class Derivation(FrozenModel):
@@ -70,6 +85,11 @@ class Derivation(FrozenModel):
         return self._kinds[0]
 
     @property
+    def always_has_value(self) -> bool:
+        """Return whether a unit without rows has a value, too: 0, or false."""
+        return self.kind not in {"largest", "smallest"}
+
+    @property
     def days(self) -> int:
         """Most days of `within`."""
         return int((self.within or "0 days").partition(" ")[0])
@@ -80,9 +100,14 @@ class Derivation(FrozenModel):
         return self.largest or self.smallest or ""
 
     @property
-    def conditions(self) -> dict[str, Any]:
+    def conditions(self) -> dict[str, Condition | Texts]:
         """Conditions on the rows that count; empty where all do."""
         return self.any_row or self.where or {}
+
+    @property
+    def condition_words(self) -> str:
+        """Conditions in words, such as "kind is emergency, days is at least 3"."""
+        return ", ".join(_in_words(name, allowed) for name, allowed in self.conditions.items())
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _check_derivation(
     wanted = _wanted_type(place, table, derivation)
     if not _has_type(column, wanted):
         raise ValueError(f"columns.{name} must be a {wanted}, as {derivation.kind} gives")
-    if derivation.kind in {"largest", "smallest"}:
+    if not derivation.always_has_value:
         missing = ValueMatcher(configuration.missing_texts(name))
         if missing.index("") < 0:
             raise ValueError(

@@ -144,9 +144,20 @@ class Sections(Execution):
             return declared.min_values is None  # the cell without a single value
         if isinstance(declared, MeasuredColumn) and declared.impute is not None:
             return False
+        if self._always_has_value(column):
+            return False
         if self.privacy.joins:
             return True  # rows of one subject that disagree
         return any(map(self._has_gaps, self._cells_of(column)))
+
+    def _always_has_value(self, column: str) -> bool:
+        """Return whether every cell has a declared value: a derived number of rows or answer, none of which is missing.
+
+        Rows of one unit agree in them.
+        """
+        if column not in self.derived or any(text.strip() for text in self.missing_texts(column)):
+            return False
+        return self.derived[column][1].always_has_value
 
     def _cells_of(self, column: str) -> tuple[str, ...]:
         """Return the columns of the source whose cells decide whether a cell of a measured column has a value."""
@@ -175,6 +186,7 @@ class Sections(Execution):
             not isinstance(declared, MeasuredColumn)
             or declared.impute is not None
             or self.lacks_values(column)
+            or self._always_has_value(column)
         ):
             return False
         sources = [self.columns.get(name) for name in (column, *self._cells_of(column))]
