@@ -33,11 +33,11 @@ class Configuration(Sections):
         self._check_missing()
         self._check_structure()
         self._check_bins()
+        check_tables(self)
         check_preparation(self)
         check_marginals(self)
         check_privacy(self)
         check_evaluation(self)
-        check_tables(self)
         check_known(self, self.totals)
         check_earlier(self, self.earlier)
         if self.marginals is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class LinkedRows:
     units: Integers
     table: pa.Table
     values: Mapping[str, ColumnValues[Any]]
+    _cleaned: dict[str, pa.Array] = field(default_factory=dict)
 
     def cells(self, name: str) -> pa.Array:
         """Return the cells of a column as they were read."""
@@ -47,7 +48,9 @@ class LinkedRows:
 
     def clean(self, name: str) -> pa.Array:
         """Return the clean values of a column (`clean_table`), null where a cell has none."""
-        return self.values[name].clean(self.cells(name))
+        if name not in self._cleaned:
+            self._cleaned[name] = self.values[name].clean(self.cells(name))
+        return self._cleaned[name]
 
     def meets(self, conditions: Mapping[str, Flags]) -> Flags:
         """Return which rows meet all conditions; these have, for each code of a column, whether it does."""
