@@ -238,16 +238,17 @@ def id_digests(ids: pa.Array, missing: Sequence[str], key: bytes) -> tuple[Words
     distinct, positions = distinct_texts(ids)
     matcher = ValueMatcher(missing)
     keyed = hashlib.blake2b(digest_size=_WIDTH, key=key, person=b"subject")
-    digests = np.zeros((len(distinct), 2), np.uint64)
+    digests = [bytes(_WIDTH)] * len(distinct)
     present = np.zeros(len(distinct), np.bool_)
     for place, text in enumerate(distinct.to_pylist()):
         trimmed = text.strip()
         if trimmed and matcher.index(trimmed) < 0:
             digest = keyed.copy()
             digest.update(trimmed.encode())
-            digests[place] = np.frombuffer(digest.digest(), "<u8")
+            digests[place] = digest.digest()
             present[place] = True
-    return digests[positions], present[positions]
+    words = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+    return words[positions], present[positions]
 
 
 def kept_rows(
