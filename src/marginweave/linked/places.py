@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from marginweave.base.errors import InputError
+from marginweave.base.places import EXAMPLE_PREFIX
 from marginweave.configuration.release import Configuration
 from marginweave.sources.content import content_of
 from marginweave.sources.kinds import check_kind
@@ -31,8 +33,13 @@ class TablePlaces:
         Linked tables are found in the folder `below`, unless `linked` has their place.
 
         Raises:
-            InputError: a linked table is of a kind that cannot be read.
+            InputError: a linked table is of a kind that cannot be read, or the source is an example, whose releases are
+                charged to a ledger of examples.
         """
+        if configuration.tables is not None and source.startswith(EXAMPLE_PREFIX):
+            raise InputError(
+                f"source ({source}) is an example, whose releases are not charged to your ledger; leave tables out"
+            )
         places = {}
         for name, table in sorted((configuration.tables or {}).items()):
             places[name] = linked.get(name) or find_from(below, table.source.file)

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -117,7 +118,7 @@ def read_request(
         from marginweave.runs.limits import check_size
 
         checked_plan = check_size(configuration)
-    below = below or path.resolve().parent
+    below = below or _folder_of_paths(path, folder)
     source_name = configuration.source.file if source is None else source
     if not source_name.strip():
         raise InputError("the name of a source must not be empty")
@@ -140,6 +141,18 @@ def read_request(
         earlier=earlier_releases(named_releases, configuration),
         checked_plan=checked_plan,
     )
+
+
+def _folder_of_paths(path: Path, folder: RunFolder) -> Path:
+    """Return the folder that the paths of the configuration at `path` are relative to.
+
+    It is that of the file. A run that was begun in Python has a copy of its configuration, and another folder.
+    """
+    with suppress(MarginweaveError):  # there is no such run yet, or its file is damaged
+        original = original_request(folder.home, folder.run)
+        if original.configuration == path.resolve():
+            return original.below
+    return path.resolve().parent
 
 
 def _suites(configuration: Configuration, below: Path) -> tuple[Path | None, Path | None]:
