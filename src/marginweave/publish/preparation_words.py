@@ -142,8 +142,8 @@ def derived_sentence(configuration: Configuration, name: str) -> Sentence | None
 def value_sentences(configuration: Configuration, name: str) -> list[Sentence]:
     """Return sentences on what became of the values of a column before they were counted, for whoever reads its counts.
 
-    They are about derived columns, values beyond bounds, and numbers that were rounded. Of a column that is computed in the records from
-    such columns it is said that it is.
+    They are about derived columns, values beyond bounds, and numbers that were rounded. Of a column that is computed in the
+    records from such columns it is said that it is.
     """
     rule = configuration.structure.rule_of(name) if configuration.structure else None
     if isinstance(rule, TotalColumn):
