@@ -21,7 +21,7 @@ ROWS = [Stay(), Stay("emergency", "5", "2024-02-20", "2024-02-25"), Stay("birth"
 STAYS = pd.DataFrame([vars(stay) for stay in ROWS]).assign(
     patient_id=8,
     days=pd.array([1, 5, None], "Int64"),
-    admitted=pd.to_datetime(["2024-02-01", "2024-02-20", None]),
+    admitted=pd.to_datetime(["2024-02-01", "2024-02-20", "NaT"]),
 )
 BOTH = {"patients": PATIENTS, "stays": STAYS}
 
