@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,9 +28,11 @@ if TYPE_CHECKING:
     from marginweave.forecast.overview import PlannedRelease
     from marginweave.inference.opened import Release
     from marginweave.runs.capabilities import RunReference
+    from marginweave.runs.frame_tables import FrameTables
     from marginweave.runs.progress import Reporter
     from marginweave.runs.request import Request
 
+_LINKED = "linked-"  # at the beginning of the name of a linked table's file
 _OF_FRAME = "-frame"  # at the end of the name of a frame's run
 _INTERRUPTED = (
     "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
@@ -134,7 +135,8 @@ class Synthesizer(Shown):
     def fit(self, data: Any, y: object = None, *, run: str | None = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Release a table, in this process and without Prefect: the stages of the flow, the same files, ledger and checkpoints.
 
-        `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
+        `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. Where
+        the configuration has linked tables it is a mapping of names to frames, with one name more: of the source. The run
         of a frame is called `<dataset>-<hash of the configuration>-frame`; a path's run has the command line's name.
         `run` names the run: a separate release, charged even if a file with the same rows has a release.
         A run that was stopped, also by Ctrl-C, is resumed by the same call. `y` is ignored, as pipelines of scikit-learn ask.
@@ -157,16 +159,14 @@ class Synthesizer(Shown):
         from marginweave.checkpoints.run_folder import RunFolder
         from marginweave.inference.opened import Release
         from marginweave.runs.lookup import run_lock
-        from marginweave.runs.preparation import Frame, attended
+        from marginweave.runs.preparation import attended
 
         is_path = isinstance(data, str | Path)
-        content = b""
-        frame = None
+        tables = None
         if not is_path:
-            from marginweave.runs.frames import as_parquet, frame_bytes  # pyarrow
+            from marginweave.runs.frame_tables import frame_tables  # pyarrow
 
-            content, types = as_parquet(data, configuration)
-            frame = Frame(types, partial(frame_bytes, data))
+            tables = frame_tables(data, configuration)
         name = run or f"{configuration.default_run}{'' if is_path else _OF_FRAME}"
         folder = RunFolder.at(self._home, name)
         stopped: OperatorError | KeyboardInterrupt | None = None
@@ -174,12 +174,12 @@ class Synthesizer(Shown):
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
             replace_file(config, _configuration_file(configuration), PRIVATE_MODE)
-            source = (
-                data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
-            )
+            source, linked = str(data), {}
+            if tables is not None:
+                source, linked = _files_of(tables, folder.internal, files)
             try:
-                with attended(frame=frame):
-                    self._release = Release(self._run(config, str(source), folder.run))
+                with attended(frame=None if tables is None else tables.frame):
+                    self._release = Release(self._run(config, source, folder.run, linked))
             except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop
         # Raised here, so that the traceback has no frame of a stage.
@@ -225,14 +225,16 @@ class Synthesizer(Shown):
         release = "not fitted" if self._release is None else str(self._release.place)
         return f"Synthesizer({configuration.dataset}, epsilon {privacy.epsilon:g}, delta {privacy.delta:g}: {release})"
 
-    def _run(self, config: Path, source: str, run: str) -> Path:
+    def _run(self, config: Path, source: str, run: str, linked: Mapping[str, str]) -> Path:
         from marginweave.released.manifest import RunState
         from marginweave.runs.lookup import place_of_files
         from marginweave.runs.preparation import internal_evaluation_due, prepare_run
         from marginweave.runs.request import read_request
         from marginweave.runs.unchanged import unchanged_since
 
-        request = read_request(config, run=run, source=source, home=self._home, below=self._below)
+        request = read_request(
+            config, run=run, source=source, home=self._home, below=self._below, linked=linked
+        )
         earlier = unchanged_since(request)
         if earlier is not None:
             return self._place_of_earlier(earlier)
@@ -334,6 +336,16 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
             yield link
         finally:
             link.unlink(missing_ok=True)
+
+
+def _files_of(tables: FrameTables, folder: Path, files: ExitStack) -> tuple[str, dict[str, str]]:
+    """Return the places of the tables in files that end with `files`: of the source, and of linked tables by their names."""
+    source = files.enter_context(_unnamed(tables.root, folder / FRAME))
+    linked = {
+        name: str(files.enter_context(_unnamed(content, folder / f"{_LINKED}{name}.parquet")))
+        for name, content in tables.linked.items()
+    }
+    return str(source), linked
 
 
 def _ending(folder: RunFolder, done: str, charged: str) -> str:

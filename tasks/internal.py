@@ -18,9 +18,9 @@ from marginweave.evaluate.internal import (
 from marginweave.evaluate.metrics import evaluate_internal
 from marginweave.evaluate.numbers import NumberTallies, exact_summaries
 from marginweave.evaluate.rules import add_rules, broken_rules
+from marginweave.linked.source import ReleaseSource
 from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.capabilities import RunReference
-from marginweave.sources.source import TableSource, source_columns
 
 from .stage import stage
 
@@ -39,12 +39,11 @@ def compare_internally(reference: RunReference) -> None:
     configuration = _published_configuration(reference)
     real_tallies = NumberTallies(configuration)
     synthetic_tallies = NumberTallies(configuration)
-    source = TableSource.of(reference.source, configuration)
+    source = ReleaseSource.of(reference.places, configuration)
     with source.unchanged(f"the source was changed while run {manifest.run} was compared with it"):
         _check_source(reference, source)
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
-        present = source_columns(reference.source, configuration.source)
-        computed = (configuration.structure or Structure()).computed_among(present)
+        computed = (configuration.structure or Structure()).computed_among(source.columns())
         names_to_read = tuple(dict.fromkeys((*configuration.source_names, *computed)))
         raw = RawBlocks(source, configuration, names_to_read)
         rows = joined_tables(
@@ -79,7 +78,7 @@ def _published_configuration(reference: RunReference) -> Configuration:
     return resolved.with_undeclared(statement.released_domain.with_undeclared)
 
 
-def _check_source(reference: RunReference, source: TableSource) -> None:
+def _check_source(reference: RunReference, source: ReleaseSource) -> None:
     """Refuse a source unless `source` holds the bytes that the release was made from."""
     if not reference.is_source(source.chunks()):
         raise InputError(

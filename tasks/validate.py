@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import compact_table, in_blocks, pack_table
 from marginweave.drafts.tally import Usability
+from marginweave.linked.source import ReleaseSource
 from marginweave.runs.capabilities import RunReference, StageResult
-from marginweave.sources.source import TableSource
 
 from ..schemas.expectations import Suite
 from ..schemas.source import source_contract
@@ -35,7 +35,7 @@ def validate(reference: RunReference) -> StageResult:
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
         usability = Usability(configuration)
-        source = TableSource.of(reference.source, configuration)
+        source = ReleaseSource.of(reference.places, configuration)
         # The states of the files before and after show a change while rows are read, even one that is undone; they miss a
         # change before. The digest shows any change before the first row, or before the last check, that is not undone.
         with source.unchanged(_CHANGED):
@@ -68,7 +68,7 @@ def validate(reference: RunReference) -> StageResult:
 _CHANGED = "validate: the source was changed since the run began"
 
 
-def _check_digest(reference: RunReference, source: TableSource) -> None:
+def _check_digest(reference: RunReference, source: ReleaseSource) -> None:
     """Refuse a source that changed: checked before the first row is read and after the last, so that digest and rows agree."""
     if not reference.is_source(source.chunks()):
         raise InputError(_CHANGED)

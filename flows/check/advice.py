@@ -89,7 +89,7 @@ def column_findings(
         yield _remark(Severity.NOTE, look.missing / cells, "column.missing")
 
 
-def _remark(severity: Severity, share: float, key: str, **facts: str) -> Remark:
+def _remark(severity: Severity, share: float, key: str, **facts: str | int) -> Remark:
     """Return a finding whose text and advice are `key` and `key`-advice; {share} is among their facts."""
     return Remark(
         severity=severity,
@@ -186,6 +186,20 @@ def suite_finding(broken: str) -> Remark:
 def ownerless_finding(name: str, share: float) -> Remark:
     """Return the finding on rows without an id of a person, which are left out."""
     return _remark(Severity.LOOK, share, "table.ownerless", name=name)
+
+
+def unlinked_finding(by: str, without_id: int, orphans: int, rows: int) -> Remark:
+    """Return the finding on rows of a linked table that have no id in the column `by`, or the id of no row of the source."""
+    share = (without_id + orphans) / rows
+    return _remark(
+        Severity.LOOK,
+        share,
+        "table.unlinked",
+        by=by,
+        without_id=without_id,
+        orphans=orphans,
+        rows=rows,
+    )
 
 
 def long_cells_finding(cells: LongCells) -> Remark:

@@ -16,11 +16,10 @@ from marginweave.drafts.look import ColumnLook, Repetition, count_missing
 from marginweave.drafts.subjects import are_subjects, names_subjects
 from marginweave.drafts.tally import handled, judge
 from marginweave.evaluate.rules import add_rules, broken_rules
+from marginweave.linked.source import ReleaseSource
 from marginweave.released.evaluation import BrokenRule
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import Request
-from marginweave.sources.source import TableSource, advice_on_header, source_columns
-from marginweave.sources.text_source import check_columns
 
 from ...schemas.expectations import Suite
 from .advice import (
@@ -34,6 +33,7 @@ from .advice import (
     ownerless_finding,
     rule_finding,
     suite_finding,
+    unlinked_finding,
 )
 
 
@@ -61,16 +61,11 @@ def check_table(request: Request) -> list[CheckedRow]:
         InputError: the source cannot be read, lacks a column, or is changed meanwhile.
     """
     configuration = request.configuration
-    source = TableSource.of(request.source, configuration)
-    present = source_columns(request.source, configuration.source)
-    check_columns(
-        present,
-        configuration.source_names,
-        lambda: advice_on_header(request.source, configuration.source),
-    )
+    source = ReleaseSource.of(request.places, configuration)
+    source.check_columns()
     inspection = Inspection(
         configuration,
-        _with_text(source, present),
+        _with_text(source),
         None if request.suites[0] is None else Suite(request.suites[0], raw_input=True),
     )
     record_look(
@@ -84,11 +79,22 @@ def check_table(request: Request) -> list[CheckedRow]:
     rows = inspection.rows()
     if long_cells is not None:
         rows.append(CheckedRow(subject="table", findings=(long_cells_finding(long_cells),)))
+    rows += _unlinked_rows(source)
     return sorted(rows, key=lambda row: row.order)
 
 
-def _with_text(source: TableSource, present: Sequence[str]) -> list[str]:
+def _unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
+    """Yield a row for each linked table that has rows without an id, or with the id of no row of the source."""
+    for linked in source.linked:
+        found = source.unlinked.get(linked.name)
+        if found is not None and found.without_id + found.orphans:
+            finding = unlinked_finding(linked.by, found.without_id, found.orphans, found.rows)
+            yield CheckedRow(subject=f"tables.{linked.name}", findings=(finding,))
+
+
+def _with_text(source: ReleaseSource) -> list[str]:
     """Return the names of the table without those of columns whose type has no text, such as durations: ids have one."""
+    present = source.columns()
     named_once = [name for name in present if name and present.count(name) == 1]
     without_text = source.without_text(named_once)
     return [name for name in present if name not in without_text]
@@ -106,9 +112,8 @@ def id_warnings(request: Request) -> list[str]:
     """
     configuration = request.configuration
     try:
-        source = TableSource.of(request.source, configuration)
-        present = source_columns(request.source, configuration.source)
-        inspection = Inspection(configuration, _with_text(source, present))
+        source = ReleaseSource.of(request.places, configuration)
+        inspection = Inspection(configuration, _with_text(source))
     except MarginweaveError:
         return []
     if not inspection.ids:

@@ -51,7 +51,7 @@ CONFIGURATIONS = {
         {"weights": "w"},
         "weights: survey weights are not supported: every record counts once",
     ),
-    "linked tables": ({"tables": ["a.csv"]}, "tables: several linked tables are not supported"),
+    "a join of tables": ({"join": ["a.csv"]}, "join: tables cannot be joined row by row"),
     "households": (
         {"privacy__unit": "household"},
         "privacy.unit.household: households are not supported",

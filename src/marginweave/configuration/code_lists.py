@@ -68,8 +68,13 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
     """
     read = dict(raw)
     if isinstance(raw.get("columns"), dict):
-        read["columns"] = {
-            name: _with_values(name, column, below) for name, column in raw["columns"].items()
+        read["columns"] = _columns_with_values(raw["columns"], below)
+    if isinstance(raw.get("tables"), dict):
+        read["tables"] = {
+            name: {**table, "columns": _columns_with_values(table["columns"], below)}
+            if isinstance(table, dict) and isinstance(table.get("columns"), dict)
+            else table
+            for name, table in raw["tables"].items()
         }
     structure = raw.get("structure")
     if isinstance(structure, dict):
@@ -103,6 +108,11 @@ def column_words(path: Path, name: str) -> dict[str, str]:
             lines = {key: " ".join(row.get(key, "").split()) for key in (_LABEL, _DESCRIPTION)}
             return {key: line for key, line in lines.items() if line and line.isprintable()}
     return {}
+
+
+def _columns_with_values(columns: Mapping[str, Any], below: Path) -> dict[str, Any]:
+    """Return columns with the values that the files of their `values` have."""
+    return {name: _with_values(name, column, below) for name, column in columns.items()}
 
 
 def _with_values(name: str, column: Any, below: Path) -> Any:

@@ -135,7 +135,7 @@ _USUAL = (
 def _source(value: Any) -> Any:
     if isinstance(value, list | tuple):
         raise MustError(
-            "be one table: link several tables before the release, into one row a person, and name the result"
+            "be one table, such as the one with a row a person; columns can be derived from others: tables"
         )
     return {"file": value} if isinstance(value, str) else value
 

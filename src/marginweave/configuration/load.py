@@ -46,8 +46,19 @@ def configuration_of(content: Mapping[str, Any]) -> Configuration:
     Raises:
         InputError: as `load_configuration`.
     """
-    raw = {"source": FRAME, **_with_texts(content)}
+    raw = with_frames(_with_texts(content))
     return parse_configuration(with_code_lists(raw, Path.cwd()))
+
+
+def with_frames(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping made in Python with places for the frames of tables whose `source` is not written."""
+    raw = {"source": FRAME, **content}
+    if isinstance(raw.get("tables"), Mapping):
+        raw["tables"] = {
+            name: {"source": f"{name}.parquet", **table} if isinstance(table, Mapping) else table
+            for name, table in raw["tables"].items()
+        }
+    return raw
 
 
 def _with_texts(value: Any) -> Any:

@@ -161,10 +161,12 @@ def _place(loc: tuple[int | str, ...]) -> str:
     pydantic's name of the branch of a union, which is not in the file, is left out.
     """
     branch = (
-        {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2}.get(str(loc[0]))
+        {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2, "tables": 4}.get(str(loc[0]))
         if loc
         else None
     )
+    if loc[:1] == ("tables",) and loc[2:3] != ("columns",):
+        branch = None
     path = ""
     for position, part in enumerate(loc):
         if position != branch:
@@ -238,9 +240,8 @@ _WEIGHTS = (
 
 
 _TABLES = (
-    "several linked tables are not supported: link them before the release into one table and name that as source. "
-    "Several rows a person become one record with unit: {column: ID, join: true}, or count as they are with "
-    "unit: {column: ID, max_records: 4}"
+    "tables cannot be joined row by row. Name the table with a row a person as source, and derive columns from the others: "
+    "tables: {visits: {source: visits.csv, derive: {visits: count}}}"
 )
 
 
@@ -252,13 +253,13 @@ _HOUSEHOLDS = (
 
 _INSTEAD = {
     **dict.fromkeys(("weight", "weights", "survey_weights"), _WEIGHTS),
-    **dict.fromkeys(("tables", "join", "joins", "sources"), _TABLES),
+    **dict.fromkeys(("join", "joins", "sources"), _TABLES),
     **dict.fromkeys(("household", "households"), _HOUSEHOLDS),
 }
 
 
 def refuse_unsupported(raw: dict[str, Any]) -> None:
-    """Refuse the first key of `raw` that asks for survey weights, linked tables or households (InputError).
+    """Refuse the first key of `raw` that asks for survey weights, a join of tables or households (InputError).
 
     Only places where such a key would be are searched; the names of columns are the user's.
     """

@@ -18,6 +18,7 @@ from marginweave.configuration.checks import (
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.configuration.earlier import KnownRelease, without_folders
 from marginweave.configuration.execution import Execution
+from marginweave.configuration.linked_checks import check_tables
 from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
 from marginweave.configuration.totals import KnownTotals, check_earlier, check_known, known_totals
@@ -32,6 +33,7 @@ class Configuration(Sections):
         self._check_missing()
         self._check_structure()
         self._check_bins()
+        check_tables(self)
         check_preparation(self)
         check_marginals(self)
         check_privacy(self)

@@ -33,6 +33,7 @@ from marginweave.configuration.evaluation import (
 from marginweave.configuration.execution import Execution, Source
 from marginweave.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.configuration.known import Known
+from marginweave.configuration.linked import Derivation, LinkedTables
 from marginweave.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.configuration.methods import Aggregation, Synthesis
 from marginweave.configuration.preparation import ResizeSettings
@@ -78,6 +79,7 @@ class Sections(Execution):
     structure: Annotated[
         Structure | None, BeforeValidator(lambda rules: None if rules == "" else rules)
     ] = None
+    tables: LinkedTables | None = None
     known: Annotated[tuple[Known, ...], Field(min_length=1)] | None = None
     resize: ResizeSettings | None = None
     evaluate: EvaluationSettings = EvaluationSettings()
@@ -125,6 +127,16 @@ class Sections(Execution):
         texts = () if isinstance(declared, ConstantColumn) else declared.missing
         return self.missing if texts is None else texts
 
+    @property
+    def missing_ids(self) -> tuple[str, ...]:
+        """Texts that mean "no id" in the column of the privacy unit, which need not be declared; empty where there is none."""
+        subject = self.privacy.subject
+        if subject is None:
+            return ()
+        return (
+            self.missing_texts(subject.column) if subject.column in self.columns else self.missing
+        )
+
     def lacks_values(self, column: str) -> bool:
         """Return whether a cell of a measured column can have no value as it is declared, from public facts alone."""
         declared = self.columns[column]
@@ -132,9 +144,20 @@ class Sections(Execution):
             return declared.min_values is None  # the cell without a single value
         if isinstance(declared, MeasuredColumn) and declared.impute is not None:
             return False
+        if self._always_has_value(column):
+            return False
         if self.privacy.joins:
             return True  # rows of one subject that disagree
         return any(map(self._has_gaps, self._cells_of(column)))
+
+    def _always_has_value(self, column: str) -> bool:
+        """Return whether every cell has a declared value: a derived number of rows or answer, none of which is missing.
+
+        Rows of one unit agree in them.
+        """
+        if column not in self.derived or any(text.strip() for text in self.missing_texts(column)):
+            return False
+        return self.derived[column][1].always_has_value
 
     def _cells_of(self, column: str) -> tuple[str, ...]:
         """Return the columns of the source whose cells decide whether a cell of a measured column has a value."""
@@ -163,6 +186,7 @@ class Sections(Execution):
             not isinstance(declared, MeasuredColumn)
             or declared.impute is not None
             or self.lacks_values(column)
+            or self._always_has_value(column)
         ):
             return False
         sources = [self.columns.get(name) for name in (column, *self._cells_of(column))]
@@ -442,6 +466,20 @@ class Sections(Execution):
         """Names of the columns that are read from the source: `raw_names`, and the column of the privacy unit."""
         subject = self.privacy.subject
         return self.raw_names if subject is None else (*self.raw_names, subject.column)
+
+    @cached_property
+    def derived(self) -> Mapping[str, tuple[str, Derivation]]:
+        """Columns that follow from rows of linked tables: the table and how they follow, by their names."""
+        return {
+            column: (name, derivation)
+            for name, table in sorted((self.tables or {}).items())
+            for column, derivation in table.derive.items()
+        }
+
+    @property
+    def stored_names(self) -> tuple[str, ...]:
+        """Those of `source_names` that the source itself has: all but the derived ones."""
+        return tuple(name for name in self.source_names if name not in self.derived)
 
     @cached_property
     def spelled_names(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from marginweave.configuration.execution import Execution
 TEXT_KEYS = (
     *("values", "titles", "same", "missing", "true_values", "false_values", "value", "separator"),
     *("format", "structure", "codes", "outside", "public", "dataset", "source", "input", "output"),
+    "derive",
 )
 
 # Most values of a file, which nobody writes by hand: aliases of lists of aliases can repeat a list very often.
@@ -180,7 +181,8 @@ class _Reader:
     ) -> dict[str, Any]:
         """Return the keys and values of a mapping.
 
-        With `keys_are_columns` the keys are names of columns: a column called `values` does not make its settings text.
+        With `keys_are_columns` the keys are names of columns, or of tables: a column called `values` does not make its
+        settings text.
         """
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -191,7 +193,7 @@ class _Reader:
                 raise InputError(f"{self._line(key_node)}: the key {key!r} occurs twice")
             # `table` of known counts
             has_texts = (key in TEXT_KEYS or key == "table") and not keys_are_columns
-            has_columns = key == "columns" and not keys_are_columns
+            has_columns = key in {"columns", "tables"} and not keys_are_columns
             inner_above = (*above, id(node))
             values[key] = self.value(
                 value_node, as_text or has_texts, inner_above, keys_are_columns=has_columns
@@ -280,7 +282,7 @@ def _plain(value: Any, as_text: bool, *, keys_are_columns: bool = False) -> Any:
         values: dict[str, Any] = {}
         for key, inner in value.items():
             has_texts = key in TEXT_KEYS and not keys_are_columns
-            has_columns = key == "columns" and not keys_are_columns
+            has_columns = key in {"columns", "tables"} and not keys_are_columns
             values[str(key)] = _plain(inner, as_text or has_texts, keys_are_columns=has_columns)
         return values
     if isinstance(value, list | tuple):

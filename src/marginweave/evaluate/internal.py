@@ -16,11 +16,11 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.released_rows import recode
 from marginweave.evaluate.numbers import NumberTallies
 from marginweave.evaluate.rules import add_rules, broken_rules
+from marginweave.linked.source import ReleaseSource
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable, encode_table, joined_codes
 from marginweave.prepare.rows import prepare_blocks
 from marginweave.released.evaluation import BrokenRule
-from marginweave.sources.source import TableSource
 
 
 def published_records(
@@ -51,7 +51,7 @@ def published_records(
 class RawBlocks:
     """The source in blocks; a pass over them can be repeated."""
 
-    source: TableSource
+    source: ReleaseSource
     configuration: Configuration
     columns: tuple[str, ...]
 

@@ -244,6 +244,13 @@ def _noisy_bounds(configuration: Configuration) -> Iterator[Sentence]:
 
 def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
     """Yield what happens to the rows before they are counted, where it bears on privacy."""
+    subject = configuration.privacy.subject
+    if configuration.tables and subject is not None:
+        tables = listed(sorted(configuration.tables))
+        derived = listed(tuple(configuration.derived))
+        yield plan_sentence(
+            "preparation.linked", column=subject.column, tables=tables, columns=derived
+        )
     columns = configuration.private_bounds
     if columns:
         names = ", ".join(map(repr, columns))

@@ -248,11 +248,12 @@ class Configuration(Shown, dict[str, Any]):
             InputError: the file exists.
         """
         from marginweave.base.durable import write_once
+        from marginweave.configuration.load import with_frames
         from marginweave.configuration.yaml_lines import yaml_line
 
         must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
         lines = []
-        for key, value in {"source": FRAME, **self}.items():
+        for key, value in with_frames(self).items():
             if key == "columns" and isinstance(value, Mapping):
                 lines.append("columns:")
                 lines += [

@@ -13,7 +13,7 @@ theta of them at most.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -99,11 +99,7 @@ def _scatter(
         The number of the first row of each block, and that of all rows at the end.
     """
     column = subject.column
-    missing = (
-        configuration.missing_texts(column)
-        if column in configuration.columns
-        else configuration.missing
-    )
+    missing = configuration.missing_ids
     starts = [0]
     for numbers, table in _numbered(raw):
         ids = table.column(column).combine_chunks()
@@ -223,28 +219,36 @@ def subject_digests(
 ) -> tuple[Words, Flags]:
     """Return a keyed digest of the subject of every row, shape (rows, 2), and which rows have a subject. Private.
 
-    BLAKE2b, 128 bits, under the run's key: no id is written to disk, and two subjects share a digest with a
-    chance of n^2 / 2^129. Ids are one subject's when they are equal as trimmed texts. A row whose id is empty or missing has
-    no subject, or, with `missing_subject: own`, is a separate subject, represented by its number in the source.
+    A row without an id has no subject, or, with `missing_subject: own`, is a separate subject, represented by its number in
+    the source.
+    """
+    subjects, has_subject = id_digests(ids, missing, key)
+    if unit.missing_subject == "own":
+        subjects[~has_subject, 0] = numbers[~has_subject].astype(np.uint64)
+        has_subject = np.ones(len(has_subject), np.bool_)
+    return subjects, has_subject
+
+
+def id_digests(ids: pa.Array, missing: Sequence[str], key: bytes) -> tuple[Words, Flags]:
+    """Return a keyed digest of every id, shape (rows, 2), and which rows have an id that is not empty or missing. Private.
+
+    BLAKE2b, 128 bits, under the run's key: no id is written to disk, and two ids share a digest with a chance of n^2 / 2^129.
+    Ids are one subject's when they are equal as trimmed texts.
     """
     distinct, positions = distinct_texts(ids)
     matcher = ValueMatcher(missing)
     keyed = hashlib.blake2b(digest_size=_WIDTH, key=key, person=b"subject")
-    digests = np.zeros((len(distinct), 2), np.uint64)
+    digests = [bytes(_WIDTH)] * len(distinct)
     present = np.zeros(len(distinct), np.bool_)
     for place, text in enumerate(distinct.to_pylist()):
         trimmed = text.strip()
         if trimmed and matcher.index(trimmed) < 0:
             digest = keyed.copy()
             digest.update(trimmed.encode())
-            digests[place] = np.frombuffer(digest.digest(), "<u8")
+            digests[place] = digest.digest()
             present[place] = True
-    subjects = digests[positions]
-    has_subject = present[positions]
-    if unit.missing_subject == "own":
-        subjects[~has_subject, 0] = numbers[~has_subject].astype(np.uint64)
-        has_subject = np.ones(len(has_subject), np.bool_)
-    return subjects, has_subject
+    words = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+    return words[positions], present[positions]
 
 
 def kept_rows(

@@ -8,6 +8,7 @@ from typing import Any
 
 from marginweave.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import TotalColumn
@@ -23,9 +24,10 @@ _FOR_READERS = {"confirm", "public", "label", "description", "titles", "draw"}
 
 
 def preparation_sentences(configuration: Configuration, bounds: Bounds) -> list[Sentence]:
-    """Return sentences on the unit, moments, imputation, rules, bounds, decimals and resize."""
+    """Return sentences on the unit, derived columns, moments, imputation, rules, bounds, decimals and resize."""
     return [
         *_unit(configuration),
+        *filter(None, (derived_sentence(configuration, name) for name in configuration.derived)),
         *_moments(configuration),
         *_imputations(configuration),
         *_rules(configuration),
@@ -46,7 +48,7 @@ def preparation_differences(
     `shared` are the attributes whose counts are compared: the declaration of another column changes none of these.
     """
     first, second = before[0], after[0]
-    if _form(first) != _form(second):
+    if _form(first.source) != _form(second.source):
         yield report_sentence("prepared.reading")
     if list(_unit(first)) != list(_unit(second)):
         yield report_sentence("prepared.unit")
@@ -78,22 +80,39 @@ def _rules_of_rows(configuration: Configuration) -> Any:
     return (rules, unenforced_columns(configuration), in_order) if rules else None
 
 
-def _form(configuration: Configuration) -> Any:
-    """Return how the file of the source is read, wherever it is."""
-    return configuration.source.model_copy(update={"file": "", "confirm": None})
+def _form(source: SourceFile) -> Any:
+    """Return how the file of a table is read, wherever it is."""
+    return source.model_copy(update={"file": "", "confirm": None})
 
 
 def _reading(configuration: Configuration, statement: PrivacyStatement, name: str) -> Any:
-    """Return what decides how cells of a column are read: its declaration, missing texts, type and released bounds."""
+    """Return what decides what cells of a column are: its declaration, derivation, missing texts, type and released bounds."""
     column = configuration.columns.get(name)
     if not isinstance(column, MeasuredColumn):
         return None
     return (
+        _derivation(configuration, name),
         column.model_dump(mode="json", exclude_none=True, exclude=_FOR_READERS),
         configuration.missing_texts(name),
         "tz=" in (statement.types or {}).get(name, ""),
         statement.bounds.get(name),
     )
+
+
+def _derivation(configuration: Configuration, name: str) -> Any:
+    """Return how a derived column follows, with the declarations of the columns that it reads; None for any other column."""
+    if name not in configuration.derived:
+        return None
+    table, derivation = configuration.derived[name]
+    linked = (configuration.tables or {})[table]
+    columns = {
+        read: (
+            linked.columns[read].model_dump(mode="json", exclude_none=True, exclude=_FOR_READERS),
+            linked.missing_texts(read, configuration.missing),
+        )
+        for read in derivation.columns
+    }
+    return table, _form(linked.source), derivation.model_dump(mode="json"), columns
 
 
 def _bounds_that_cut(configuration: Configuration, statement: PrivacyStatement) -> dict[int, int]:
@@ -102,17 +121,36 @@ def _bounds_that_cut(configuration: Configuration, statement: PrivacyStatement) 
     return {length: most for length, most in bounds.items() if configuration.is_cut(length, most)}
 
 
+def derived_sentence(configuration: Configuration, name: str) -> Sentence | None:
+    """Return a sentence on how a column follows from the rows of a linked table; None for any other column."""
+    if name not in configuration.derived:
+        return None
+    table, derivation = configuration.derived[name]
+    key = f"derived.{derivation.kind}{'-where' if derivation.where else ''}"
+    return report_sentence(
+        key,
+        column=name,
+        table=table,
+        conditions=derivation.condition_words,
+        of=derivation.column,
+        start=derivation.start or "",
+        end=derivation.end or "",
+        days=derivation.days,
+    )
+
+
 def value_sentences(configuration: Configuration, name: str) -> list[Sentence]:
     """Return sentences on what became of the values of a column before they were counted, for whoever reads its counts.
 
-    They are about values beyond bounds, and about numbers that were rounded. Of a column that is computed in the records from
-    such columns it is said that it is.
+    They are about derived columns, values beyond bounds, and numbers that were rounded. Of a column that is computed in the
+    records from such columns it is said that it is.
     """
     rule = configuration.structure.rule_of(name) if configuration.structure else None
     if isinstance(rule, TotalColumn):
         return [report_sentence("preparation.computed", of=listed(rule.sources))]
     column = configuration.columns[name]
-    sentences = []
+    derived = derived_sentence(configuration, name)
+    sentences = [] if derived is None else [derived]
     ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
     if isinstance(column, BinnedColumn) and ends:
         words = column.clamped_words(ends)
@@ -160,7 +198,12 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
     if subject is None:
         yield report_sentence("preparation.row")
         return
-    yield report_sentence("preparation.subject", column=subject.column)
+    tables = listed(sorted(configuration.tables or {}))
+    if tables:
+        yield report_sentence("preparation.subject-linked", column=subject.column, tables=tables)
+        yield report_sentence("preparation.unlinked", tables=tables)
+    else:
+        yield report_sentence("preparation.subject", column=subject.column)
     if subject.max_records is None:
         yield report_sentence("preparation.joined")
     else:

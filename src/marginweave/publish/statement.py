@@ -20,7 +20,12 @@ from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.exponential import Exponential
 from marginweave.observations.combinations import Aggregates
 from marginweave.publish.preparation_words import Bounds, preparation_sentences
-from marginweave.publish.wording import known_sentences, stated_confidence, unit_assumption
+from marginweave.publish.wording import (
+    known_sentences,
+    linked_assumption,
+    stated_confidence,
+    unit_assumption,
+)
 from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.statement import (
     EarlierStatement,
@@ -209,6 +214,7 @@ def _mu(plan: Plan) -> float | None:
 def _assumptions(configuration: Configuration, release: ReleaseFacts) -> Iterator[Sentence]:
     """Yield the assumptions of the guarantee, a sentence each."""
     yield unit_assumption(configuration)
+    yield from linked_assumption(configuration)
     yield from ASSUMPTIONS
     for name in configuration.private_columns:
         yield report_sentence("assumption.discovered", column=name)

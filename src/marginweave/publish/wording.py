@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.estimate.intervals import LEVEL
 from marginweave.evaluate.bounds import bounding_biases
 from marginweave.measurements.contribution_bound import ContributionBound
@@ -25,6 +26,14 @@ def unit_assumption(configuration: Configuration) -> Sentence:
         return report_sentence("assumption.row")
     key = "assumption.subject-own" if subject.missing_subject == "own" else "assumption.subject"
     return report_sentence(key, column=subject.column)
+
+
+def linked_assumption(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield the assumption that linked tables know people by the same ids; nothing without such tables."""
+    subject = configuration.privacy.subject
+    if configuration.tables and subject is not None:
+        tables = listed(sorted(configuration.tables))
+        yield report_sentence("assumption.linked", tables=tables, column=subject.column)
 
 
 def known_sentences(configuration: Configuration, *, from_these_rows: bool) -> Iterator[Sentence]:

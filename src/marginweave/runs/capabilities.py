@@ -24,9 +24,9 @@ from marginweave.draws.protocol import Attempt
 from marginweave.ledger import Ledger, Witness, ledger_location
 from marginweave.ledger.keys import SourceDigest
 from marginweave.ledger.plans import reserved_plan
+from marginweave.linked.places import TablePlaces
 from marginweave.measurements.plan import Plan
 from marginweave.released.manifest import Manifest
-from marginweave.sources.content import content_of
 
 if TYPE_CHECKING:
     from marginweave.domain.labels import Domain  # numpy
@@ -174,6 +174,8 @@ class RunReference(CheckpointReference):
     source: str
     ledger_file: Path | None
     lease: str
+    linked: Mapping[str, str] = field(default_factory=dict)
+    """Places of linked tables, by their names."""
     suites: tuple[Path | None, Path | None] = (None, None)
     certificates: tuple[Path, ...] = ()
     stops: bool = False
@@ -248,10 +250,15 @@ class RunReference(CheckpointReference):
         witness = Witness(self.folder.home, self.folder.path, self.manifest.release)
         return Ledger.open(self.ledger_file or ledger_location(os.environ), witness=witness)
 
+    @property
+    def places(self) -> TablePlaces:
+        """Places of all tables."""
+        return TablePlaces(self.source, self.linked)
+
     @cached_property
     def source_digest(self) -> SourceDigest:
-        """Digest of the source, in memory alone."""
-        return self.ledger.keys.source_digest(content_of(self.source))
+        """Digest of the source and its linked tables, in memory alone."""
+        return self.ledger.keys.source_digest(self.places.chunks())
 
     @cached_property
     def read_digest(self) -> SourceDigest | None:
@@ -279,6 +286,7 @@ class RunReference(CheckpointReference):
             "missing": True,
             "columns": True,
             "structure": True,
+            "tables": True,
             "resize": True,
             "expectations": True,
             "privacy": {"unit", "neighbors"},

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from marginweave.base.arrow import cell_type, is_cell, is_text, schema_types
 from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
+from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.release import Configuration
 from marginweave.runs.frame_cells import frame_chunks
 from marginweave.sources.source import refuse_floats, types_as_read
@@ -84,28 +85,40 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
     """Return the declared columns as Parquet, and their types: numbers and dates of pandas as they are, all else as text.
 
     Raises:
+        InputError: as `columns_as_parquet`.
+    """
+    columns = configuration.columns
+    kinds = {
+        name: columns[name].type if name in columns else "identifier"
+        for name in configuration.stored_names
+    }
+    content = columns_as_parquet(data, configuration.source, kinds, configuration.spelled_names)
+    return content, frame_types(data, configuration.output_names)
+
+
+def columns_as_parquet(
+    data: Any, form: SourceFile, kinds: Mapping[str, str], spelled: Collection[str]
+) -> bytes:
+    """Return these columns as Parquet; `kinds` and `spelled` are those of `refuse_types`, and `form` is what `source` declares.
+
+    Raises:
         InputError: as `as_table`, or a column has a dtype whose cells have no faithful text, whatever the rows are; or a
             column of ids or of a private domain has a number that is not spelled as a whole number; or `source` says where in
             a file the table is.
     """
-    keys = configuration.source.layout_keys
+    keys = form.layout_keys
     if keys:
         raise InputError(
             f"source has {', '.join(keys)}, and a frame has only columns and rows; name the file instead of the frame, or "
             f"delete {', '.join(keys)} and name the frame's columns as the configuration does"
         )
-    columns = configuration.columns
-    kinds = {
-        name: columns[name].type if name in columns else "identifier"
-        for name in configuration.source_names
-    }
-    refuse_types(data, kinds, configuration.spelled_names)
-    refuse_spellings(data, configuration.spelled_names)
+    refuse_types(data, kinds, spelled)
+    refuse_spellings(data, spelled)
     table = as_table(data, {name: _NATIVE.get(kind, "") for name, kind in kinds.items()})
     content = _parquet(table)
     if content is None:
         raise _not_storable(table, is_pandas=_is_pandas(data))
-    return content, frame_types(data, configuration.output_names)
+    return content
 
 
 def _not_storable(table: pa.Table, *, is_pandas: bool) -> InputError:
@@ -122,6 +135,12 @@ def _not_storable(table: pa.Table, *, is_pandas: bool) -> InputError:
     return InputError(
         f"the frame has the column {name!r} with a cell that cannot be stored as {kind}; write {advice}"
     )
+
+
+def frame_columns(data: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a frame. Raises InputError: it is no table."""
+    frame = _frame(data)
+    return tuple(map(str, frame.column_names if isinstance(frame, pa.Table) else frame.columns))
 
 
 def frame_bytes(data: Any) -> Iterator[bytes]:

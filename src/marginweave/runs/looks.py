@@ -168,18 +168,27 @@ def _place(source: str) -> str:
 def _declared(written: str, key: bytes) -> str:
     """Return a keyed digest of the declarations that draws depend on."""
     declared = _without(mapping_of(written), _FREE_SECTIONS)
-    columns = dict(declared["columns"])
-    for name, column in columns.items():
-        if isinstance(column, Mapping):
-            columns[name] = _without(column, _FREE)
-    declared["columns"] = columns
-    source = declared.get("source")
-    declared["source"] = _without(source, ("file",)) if isinstance(source, Mapping) else {}
+    declared |= _table(declared)
+    if isinstance(declared.get("tables"), Mapping):
+        declared["tables"] = {
+            name: {**table, **_table(table)} for name, table in declared["tables"].items()
+        }
     privacy = declared.get("privacy")
     if isinstance(privacy, Mapping):
         declared["privacy"] = _without(privacy, _FREE_OF_PRIVACY)
     content = json.dumps(declared, sort_keys=True).encode()
     return hmac.new(key, content, hashlib.sha256).hexdigest()
+
+
+def _table(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns and the form of a table that draws depend on."""
+    columns = {
+        name: _without(column, _FREE) if isinstance(column, Mapping) else column
+        for name, column in section.get("columns", {}).items()
+    }
+    source = section.get("source")
+    form = _without(source, ("file",)) if isinstance(source, Mapping) else {}
+    return {"columns": columns, "source": form}
 
 
 def _without(section: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from marginweave.runs.capabilities import RunReference
 from marginweave.runs.earlier import check_earlier, keep_earlier
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import SKIPPED, STOPPED, Request, remember
-from marginweave.sources.content import content_of
 
 # Cap of the account that `run` opens for an example by itself. The data are public, so it only has to leave room for trials.
 _EXAMPLE_EPSILON = Decimal(10)
@@ -88,7 +87,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
-    read_digest = ledger.keys.source_digest(content_of(request.source))
+    read_digest = ledger.keys.source_digest(request.places.chunks())
     digest = read_digest if _FRAME.get() is None else table_digest(request, ledger)
     present = (
         _resume(request, present, ledger, digest)
@@ -100,6 +99,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     reference = RunReference(
         folder=request.folder,
         source=request.source,
+        linked=request.linked,
         ledger_file=request.ledger_file,
         lease=uuid.uuid4().hex,
         suites=request.suites,
@@ -115,9 +115,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
 def table_digest(request: Request, ledger: Ledger) -> SourceDigest:
     """Return the keyed digest of the table of a request: of the data frame that its source was made from, if there is one."""
     frame = _FRAME.get()
-    return ledger.keys.source_digest(
-        content_of(request.source) if frame is None else frame.chunks()
-    )
+    return ledger.keys.source_digest(request.places.chunks() if frame is None else frame.chunks())
 
 
 def _begin(
@@ -131,9 +129,10 @@ def _begin(
     if frame is not None:
         types = frame.types
     else:
-        from marginweave.sources.source import TableSource
+        from marginweave.linked.source import ReleaseSource
 
-        types = TableSource(request.source, configuration.source).types(configuration.output_names)
+        source = ReleaseSource.of(request.places, configuration)
+        types = source.types(configuration.output_names)
     manifest = Manifest(
         run=request.folder.run,
         dataset=configuration.dataset,
@@ -225,10 +224,9 @@ def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
     # else the digest of the source is enough
     reads_table = present is None or present.state == RunState.RUNNING
     if reads_table:
-        from marginweave.sources.source import check_header
+        from marginweave.linked.source import ReleaseSource
 
-        declared = request.configuration
-        check_header(request.source, declared.source_names, declared.source, declared.spelled_names)
+        ReleaseSource.of(request.places, request.configuration).check_header()
     ledger = open_ledger(request)
     check_earlier(request.configuration, ledger)
     if not request.is_example:
@@ -247,11 +245,11 @@ def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
 
 def _check_rows(request: Request) -> None:
     """Stop where a row cannot be read. Its number depends on the table: the stop is a look, and only the operator sees it."""
-    from marginweave.sources.source import check_rows
+    from marginweave.linked.source import ReleaseSource
 
     declared = request.configuration
     try:
-        check_rows(request.source, declared.source_names, declared.source, declared.spelled_names)
+        ReleaseSource.of(request.places, declared).check_rows()
     except InputError as error:
         reason = str(error)
     else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.ledger import LedgerLocation, example_ledger_location, ledger_location
+from marginweave.linked.places import TablePlaces
 from marginweave.released.manifest import RunState
 from marginweave.runs.earlier import EarlierRelease, earlier_releases
 from marginweave.sources.kinds import check_kind
@@ -43,6 +46,9 @@ class Request:
     configuration: Configuration
     folder: RunFolder
     source: str
+    linked: Mapping[str, str] = field(
+        default_factory=dict
+    )  # places of linked tables, by their names
     # the ledger of an example; None: the environment says where the ledger is
     ledger_file: Path | None = None
     suites: tuple[Path | None, Path | None] = (None, None)
@@ -65,6 +71,11 @@ class Request:
         return self.plan.charged(self.configuration)
 
     @property
+    def places(self) -> TablePlaces:
+        """Places of all tables."""
+        return TablePlaces(self.source, self.linked)
+
+    @property
     def is_example(self) -> bool:
         """Return whether the source is public example data."""
         return self.source.startswith(EXAMPLE_PREFIX)
@@ -83,8 +94,11 @@ def read_request(
     home: Path,
     supersedes: str | None = None,
     below: Path | None = None,
+    linked: Mapping[str, str] | None = None,
 ) -> Request:
     """Return the request of a configuration file and the options; its paths are relative to `below`, or to the file.
+
+    `source` is the place of the source, and `linked` of linked tables, where these are elsewhere than the configuration says.
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule.
@@ -104,18 +118,20 @@ def read_request(
         from marginweave.runs.limits import check_size
 
         checked_plan = check_size(configuration)
-    below = below or path.resolve().parent
+    below = below or _folder_of_paths(path, folder)
     source_name = configuration.source.file if source is None else source
     if not source_name.strip():
         raise InputError("the name of a source must not be empty")
     source_name = find_from(below if source is None else Path.cwd(), source_name)
     check_kind(source_name, configuration.source)
+    places = TablePlaces.of(configuration, source_name, below, linked or {})
     return Request(
         path=path.resolve(),
         below=below.resolve(),
         configuration=configuration,
         folder=folder,
         source=source_name,
+        linked=places.linked,
         ledger_file=example_ledger_location(home)
         if source_name.startswith(EXAMPLE_PREFIX)
         else None,
@@ -125,6 +141,18 @@ def read_request(
         earlier=earlier_releases(named_releases, configuration),
         checked_plan=checked_plan,
     )
+
+
+def _folder_of_paths(path: Path, folder: RunFolder) -> Path:
+    """Return the folder that the paths of the configuration at `path` are relative to.
+
+    It is that of the file. A run that was begun in Python has a copy of its configuration, and another folder.
+    """
+    with suppress(MarginweaveError):  # there is no such run yet, or its file is damaged
+        original = original_request(folder.home, folder.run)
+        if original.configuration == path.resolve():
+            return original.below
+    return path.resolve().parent
 
 
 def _suites(configuration: Configuration, below: Path) -> tuple[Path | None, Path | None]:

@@ -124,7 +124,7 @@ FAULTS = (
     Fault(
         name="7 and 7.0 in an object column are two persons",
         file="src/marginweave/runs/frames.py",
-        text="    refuse_spellings(data, configuration.spelled_names)\n",
+        text="    refuse_spellings(data, spelled)\n",
         instead="",
         killed_by=(
             f"{_CELLS}::test_no_number_of_an_object_column_is_two_persons",

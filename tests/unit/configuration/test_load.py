@@ -141,7 +141,7 @@ REFUSED = [
     ({"source": ""}, "source.file () must not be empty"),
     (
         {"source": ["a.csv", "b.csv"]},
-        "source ([a.csv, b.csv]) must be one table: link several tables before",
+        "source ([a.csv, b.csv]) must be one table, such as the one with a row a person",
     ),
     (
         {"source": {"file": "a.csv", "encoding": "utf-7"}},
@@ -177,13 +177,12 @@ REFUSED = [
 ]
 
 
-LINKED = "several linked tables are not supported: link them before the release into one table"
+LINKED = "tables cannot be joined row by row. Name the table with a row a person as source"
 HOUSEHOLDS = "households are not supported: their members are not kept together in synthetic records. To protect whole"
 WEIGHTS = "survey weights are not supported: every record counts once. Declare the weight as a number column"
 UNSUPPORTED = [
     ({"weights": "PWGTP"}, f"weights: {WEIGHTS}"),
     ({"columns__age__weight": True}, f"columns.age.weight: {WEIGHTS}"),
-    ({"tables": [{"file": "a.csv"}]}, f"tables: {LINKED}"),
     ({"join": {"on": "id"}}, f"join: {LINKED}"),
     ({"source": {"file": "a.csv", "join": "b.csv"}}, f"source.join: {LINKED}"),
     ({"household": "HID"}, f"household: {HOUSEHOLDS}"),
@@ -213,7 +212,7 @@ def test_the_sentences_of_the_refusals_can_be_followed() -> None:
     )
     names = {
         name: {"type": "number", "bounds": [0, 9], "bins": 3}
-        for name in ("weights", "household", "join", "tables")
+        for name in ("weights", "household", "join", "sources")
     }
     assert configuration(columns=names).names == tuple(names)
 

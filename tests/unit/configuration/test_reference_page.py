@@ -37,6 +37,7 @@ from marginweave.configuration.k_tuples import (
     FixedThresholds,
 )
 from marginweave.configuration.known import KnownTable, TotalsFile
+from marginweave.configuration.linked import Derivation, LinkedTable
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.number_texts import NumberText
@@ -87,6 +88,8 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),
     ("condition.", Condition),
+    ("tables.NAME.", LinkedTable),
+    ("tables.NAME.derive.", Derivation),
     ("known.", KnownTable),
     ("known.table.", TotalsFile),
     ("known.", KnownRelease),

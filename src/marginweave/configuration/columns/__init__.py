@@ -27,6 +27,7 @@ __all__ = [
     "DateColumn",
     "IdentifierColumn",
     "MeasuredColumn",
+    "NamedColumns",
     "NumberColumn",
     "SetColumn",
     "Texts",
@@ -53,4 +54,5 @@ def _named(columns: dict[str, Column]) -> dict[str, Column]:
     return columns
 
 
-Columns = Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
+NamedColumns = Annotated[dict[str, Column], AfterValidator(_named)]
+Columns = Annotated[NamedColumns, Field(min_length=1)]

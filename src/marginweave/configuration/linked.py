@@ -1,0 +1,174 @@
+"""Tables whose rows are linked to those of the source by the id of the unit of privacy, and columns derived from their rows."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
+
+from marginweave.base.errors import MustError
+from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
+from marginweave.configuration.execution import Source
+from marginweave.configuration.rules.conditions import Allowed, Condition
+from marginweave.configuration.values import FrozenModel, check_name
+
+DerivationKind = Literal["count", "any", "largest", "smallest", "within"]
+_KINDS: tuple[DerivationKind, ...] = ("count", "any", "largest", "smallest", "within")
+_DAYS = re.compile(r"([0-9]{1,5}) days?")
+
+Conditions = Annotated[dict[str, Allowed], Field(min_length=1)]
+"""Conditions on columns of a linked table, all of which a row meets."""
+
+
+def _days(text: str) -> str:
+    if not _DAYS.fullmatch(text.strip()):
+        raise MustError("be a number of days, such as 30 days")
+    return text.strip()
+
+
+def _in_words(name: str, allowed: Condition | Texts) -> str:
+    """Return the condition on a column in words."""
+    if not isinstance(allowed, Condition):
+        return f"{name} is {' or '.join(allowed)}"
+    if allowed.but:
+        return f"{name} is not {' or '.join(allowed.but)}"
+    ends = {
+        "at least": allowed.at_least,
+        "above": allowed.above,
+        "at most": allowed.at_most,
+        "below": allowed.below,
+    }
+    return f"{name} is {' and '.join(f'{word} {end}' for word, end in ends.items() if end)}"
+
+
+class Derivation(FrozenModel):
+    """How a column of the source follows from the rows that the unit of a row has in a linked table.
+
+    Exactly one of five keys: `count`, the number of rows; `any`, whether a row meets all of these conditions; `largest` or
+    `smallest`, an end of a column's values, in the rows that meet `where`; `within`, whether a row has its `to` at most so
+    many days after the `from` of another row.
+    """
+
+    count: bool = False
+    any_row: Annotated[Conditions | None, Field(alias="any")] = None
+    largest: str | None = None
+    smallest: str | None = None
+    where: Conditions | None = None
+    within: Annotated[str, AfterValidator(_days)] | None = None
+    start: Annotated[str | None, Field(alias="from")] = None
+    end: Annotated[str | None, Field(alias="to")] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self._kinds) != 1:
+            raise MustError("have one of count, any, largest, smallest and within")
+        has_ends = (self.start is not None, self.end is not None)
+        if has_ends != (self.kind == "within",) * 2:
+            raise MustError(
+                "have from and to, two columns of dates, beside within and nowhere else"
+            )
+        if self.where is not None and self.kind not in {"largest", "smallest"}:
+            raise MustError(
+                "have where beside largest or smallest alone; any has conditions already"
+            )
+        return self
+
+    @property
+    def _kinds(self) -> tuple[DerivationKind, ...]:
+        given = (self.count, self.any_row, self.largest, self.smallest, self.within)
+        return tuple(kind for kind, value in zip(_KINDS, given, strict=True) if value)
+
+    @property
+    def kind(self) -> DerivationKind:
+        """Which of the five it is."""
+        return self._kinds[0]
+
+    @property
+    def always_has_value(self) -> bool:
+        """Return whether a unit without rows has a value, too: 0, or false."""
+        return self.kind not in {"largest", "smallest"}
+
+    @property
+    def days(self) -> int:
+        """Most days of `within`."""
+        return int((self.within or "0 days").partition(" ")[0])
+
+    @property
+    def column(self) -> str:
+        """Column of `largest` or `smallest`."""
+        return self.largest or self.smallest or ""
+
+    @property
+    def conditions(self) -> dict[str, Condition | Texts]:
+        """Conditions on the rows that count; empty where all do."""
+        return self.any_row or self.where or {}
+
+    @property
+    def condition_words(self) -> str:
+        """Conditions in words, such as "kind is emergency, days is at least 3"."""
+        return ", ".join(_in_words(name, allowed) for name, allowed in self.conditions.items())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the linked table that it reads, each once."""
+        named = (*self.conditions, self.largest, self.smallest, self.start, self.end)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @model_serializer
+    def _written(self) -> str | dict[str, Any]:
+        """Return the word `count`, or the keys that are written."""
+        if self.count:
+            return "count"
+        written: dict[str, Any] = {}
+        for key, field in type(self).model_fields.items():
+            value = getattr(self, key)
+            if value:
+                written[field.alias or key] = value
+        return written
+
+
+def _derivation(value: Any) -> Any:
+    if value == "count":
+        return {"count": True}
+    if not isinstance(value, dict | Derivation):
+        raise MustError(
+            "be count, or a mapping such as {any: {kind: emergency}}, {largest: days} or "
+            "{within: 30 days, from: leaving, to: arrival}"
+        )
+    return value
+
+
+class LinkedTable(FrozenModel):
+    """A table with any number of rows for a unit of privacy, whose id is in its column `by`.
+
+    `columns` declares the columns that `derive` reads, as the columns of a release are declared. `missing` lists the texts
+    that mean "no value" in this table, instead of the configuration's list. `derive` has, by the names of columns of the
+    source, how each follows from the rows.
+    """
+
+    source: Source
+    by: str | None = None
+    missing: Texts | None = None
+    columns: Annotated[NamedColumns, Field(default_factory=dict)]
+    derive: Annotated[
+        dict[str, Annotated[Derivation, BeforeValidator(_derivation)]], Field(min_length=1)
+    ]
+
+    @property
+    def read_names(self) -> tuple[str, ...]:
+        """Names of the columns that are read, but that of the ids."""
+        return tuple(dict.fromkeys(name for rule in self.derive.values() for name in rule.columns))
+
+    def missing_texts(self, column: str, usual: Texts) -> Texts:
+        """Return the texts that mean "no value" in a column of this table; `usual` are those of the configuration."""
+        declared = self.columns.get(column)
+        texts = None
+        if declared is not None and not isinstance(declared, ConstantColumn):
+            texts = declared.missing
+        return next(known for known in (texts, self.missing, usual) if known is not None)
+
+
+LinkedTables = Annotated[
+    dict[Annotated[str, AfterValidator(check_name)], LinkedTable], Field(min_length=1)
+]

@@ -1,0 +1,85 @@
+"""Faults of columns that follow from the rows of linked tables."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+_SOURCE = "src/marginweave/linked/source.py"
+_COLUMNS = "src/marginweave/linked/derivations.py"
+_CELLS = "tests/unit/linked/test_derivations.py"
+_LAWS = "tests/laws/test_linked_tables.py"
+
+FAULTS = (
+    Fault(
+        name="a row of a linked table whose id no row of the source has counts for the next unit",
+        file=_SOURCE,
+        text="is_known = has_id & (self._units[np.minimum(places, len(self) - 1)] == digests)",
+        instead="is_known = has_id & (places < len(self))",
+        killed_by=(
+            f"{_CELLS}::test_ids_are_compared_as_the_unit_compares_them",
+            f"{_LAWS}::test_a_unit_changes_no_row_of_another",
+        ),
+    ),
+    Fault(
+        name="ids of linked tables are compared with their blanks",
+        file="src/marginweave/prepare/rows.py",
+        text="        trimmed = text.strip()\n",
+        instead="        trimmed = text\n",
+        killed_by=(
+            f"{_CELLS}::test_ids_are_compared_as_the_unit_compares_them",
+            "tests/unit/prepare/test_subjects.py::test_ids_compare_as_trimmed_texts",
+        ),
+    ),
+    Fault(
+        name="rows without an id are one person's",
+        file=_SOURCE,
+        text="        return _as_bytes(words), has_id\n",
+        instead="        return _as_bytes(words), np.ones_like(has_id)\n",
+        killed_by=(f"{_CELLS}::test_nobody_has_the_rows_without_an_id",),
+    ),
+    Fault(
+        name="near dates of different units are one unit's",
+        file=_COLUMNS,
+        text="    width = high - low + 1\n",
+        instead="    width = 1\n",
+        killed_by=(
+            f"{_LAWS}::test_near_rows_are_those_of_all_pairs",
+            f"{_LAWS}::test_a_unit_changes_no_row_of_another",
+        ),
+    ),
+    Fault(
+        name="a stay is a readmission after itself",
+        file=_COLUMNS,
+        text="        number -= (own != NO_DATE) & (own <= ends) & (own >= ends - most)\n",
+        instead="",
+        killed_by=(
+            f"{_CELLS}::test_a_row_is_not_readmitted_to_itself",
+            f"{_LAWS}::test_near_rows_are_those_of_all_pairs",
+        ),
+    ),
+    Fault(
+        name="a linked cell without a value meets a condition",
+        file=_COLUMNS,
+        text="*(label in met for label in labels), False]",
+        instead="*(label in met for label in labels), True]",
+        killed_by=(
+            f"{_CELLS}::test_a_cell_that_is_not_as_declared_meets_no_condition_and_is_no_end",
+        ),
+    ),
+    Fault(
+        name="the digest of a release's input leaves out linked tables",
+        file="src/marginweave/linked/places.py",
+        text="        yield from content(place)\n",
+        instead="",
+        killed_by=(f"{_CELLS}::test_the_digest_is_of_all_tables",),
+    ),
+    Fault(
+        name="a release of a linked table and an example is charged to the ledger of examples",
+        file="src/marginweave/linked/places.py",
+        text="        if configuration.tables is not None and source.startswith(EXAMPLE_PREFIX):\n",
+        instead="        if False:\n",
+        killed_by=(
+            "tests/unit/linked/test_requests.py::test_a_linked_table_is_never_charged_to_the_ledger_of_examples",
+        ),
+    ),
+)

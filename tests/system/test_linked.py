@@ -1,0 +1,156 @@
+"""A release of two files: derived counts are those of the rows, no value of either leaks, refusals are sentences."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from marginweave.released.statement import PrivacyStatement
+from tests.support.command_line import CommandLine
+from tests.support.linked_tables import HOSPITAL, STAYS, Stay, derived_by_definition
+
+pytestmark = pytest.mark.system
+MARKER = "xq7marker"
+LITTLE = {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}
+
+
+def files(place: Path, **changes: Any) -> tuple[Path, list[dict[str, Any]]]:
+    """The configuration of a hospital with its two files, and what is derived of each patient by the definition."""
+    chance = random.Random(4)
+    patients = [f"{MARKER}-{number}" for number in range(900)]
+    stays: dict[str, list[Stay]] = {patient: [] for patient in patients}
+    for patient in chance.choices(patients, k=1400):
+        day = pd.Timestamp("2024-01-01") + pd.Timedelta(days=chance.randrange(300))
+        days = chance.randrange(20)
+        end = day + pd.Timedelta(days=days)
+        kind = chance.choice(["planned", "planned", "emergency", "birth", MARKER, ""])
+        stays[patient].append(Stay(kind, str(days), f"{day:%Y-%m-%d}", f"{end:%Y-%m-%d}"))
+    rows = [
+        (f" {patient}", *vars(stay).values()) for patient, those in stays.items() for stay in those
+    ]
+    rows += [
+        ("", *vars(Stay("emergency")).values()),
+        (f"{MARKER}-x", *vars(Stay("birth")).values()),
+    ]
+    chance.shuffle(rows)
+    write(place / "patients.csv", ("patient", "sex"), [(p, chance.choice("fm")) for p in patients])
+    write(place / "stays.csv", ("patient_id", "kind", "days", "admitted", "discharged"), rows)
+    path = place / "hospital.yaml"
+    declared = {**HOSPITAL, "synthesize": LITTLE, **changes}
+    path.write_text(yaml.safe_dump(declared, sort_keys=False))
+    return path, [derived_by_definition(those) for those in stays.values()]
+
+
+def write(place: Path, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    with place.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def test_derived_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) -> None:
+    """At a large epsilon each published count of a derived column is within 8 of the exact one: more than six sigmas."""
+    privacy = {**HOSPITAL["privacy"], "epsilon": 30}
+    path, expected = files(tmp_path, privacy=privacy)
+    assert marginweave("ledger", "open", "hospital", "--for", path).returncode == 0
+    result = marginweave("run", path, "--run", "r")
+    assert result.returncode == 0, result.stderr
+    folder = marginweave.home / "runs" / "r"
+    counts = pd.read_csv(folder / "release" / "aggregates.csv", dtype=str, keep_default_na=False)
+    single = counts[counts["length"] == "1"].set_index(["column_1", "value_1"])["count"].astype(int)
+    truth = pd.DataFrame(expected)
+    assert len(truth) == 900
+    for value, number in truth["stays"].clip(upper=3).value_counts().items():
+        label = {0: "[0, 1)", 1: "[1, 2)", 2: "[2, 3)", 3: "[3, 6]"}[int(str(value))]
+        assert abs(single["stays", label] - number) <= 8
+    for name, true in (("emergency", True), ("readmitted", "yes")):
+        number = int((truth[name] == true).sum())
+        assert 50 < number < 850
+        assert abs(single[name, "true"] - number) <= 8
+    for label, low in (("[0, 15)", 0), ("[15, 30)", 15)):
+        number = int(truth["longest"].between(low, low + 14).sum())
+        assert number > 50
+        assert abs(single["longest", label] - number) <= 8
+    statement = PrivacyStatement.from_json((folder / "release" / "privacy.json").read_bytes())
+    assert any("all rows of stays with this id" in text for text in statement.preparation)
+    assert any("Rows of one person in stays" in text for text in statement.assumptions)
+    assert marginweave("run", path, "--run", "r").returncode == 0
+    with (tmp_path / "stays.csv").open("a") as file:
+        file.write(f"{MARKER}-1,planned,1,2024-02-01,2024-02-02\n")
+    changed = marginweave("run", path, "--run", "r")
+    assert changed.returncode == 2
+    assert "was made from other source bytes" in changed.stderr
+    leaked = [
+        place
+        for place in marginweave.home.rglob("*")
+        if place.is_file() and MARKER.encode() in place.read_bytes()
+    ]
+    assert leaked == []
+    assert MARKER not in result.stdout + result.stderr + changed.stderr
+
+
+def test_check_says_which_rows_belong_to_nobody(marginweave: CommandLine, tmp_path: Path) -> None:
+    path, _ = files(tmp_path)
+    looked = marginweave("check", path)
+    said = " ".join(looked.stdout.split())
+    assert "Of 1,402 rows, 1 with an id that no row of the source has, and 1 without one" in said
+    assert MARKER not in looked.stdout + looked.stderr
+    plan = " ".join(marginweave("plan", path).stdout.split())
+    assert "One person is all rows with one patient, in stays, too" in plan
+
+
+REFUSALS = {
+    "no file": ({"source": "nowhere.csv"}, "tables.stays: source (", "nowhere.csv"),
+    "no column": ({"by": "person"}, "tables.stays: source lacks the declared column 'person'", ""),
+    "a kind": ({"source": "stays.doc"}, "stays.doc", "is of a kind that is not supported"),
+    "no condition": (
+        {"derive": {**STAYS["derive"], "emergency": {"any": {"kind": "x"}}}},
+        "tables.stays.derive.emergency names 'x', which is no value of column 'kind'",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_is_one_sentence(marginweave: CommandLine, tmp_path: Path, name: str) -> None:
+    changes, *parts = REFUSALS[name]
+    path, _ = files(tmp_path, tables={"stays": {**STAYS, **changes}})
+    account = ("hospital", "--epsilon", "9", "--delta", "1e-4", "--unit", "subject:patient")
+    assert marginweave("ledger", "open", *account).returncode == 0
+    result = marginweave("run", path, "--run", "r")
+    assert result.returncode == 2
+    message = (
+        json.loads(result.stdout.splitlines()[-1])["message"] if result.stdout else result.stderr
+    )
+    assert all(part in message for part in parts), message
+    assert not re.search(rf"Traceback|{MARKER}", result.stdout + result.stderr)
+
+
+def test_a_derived_column_is_not_in_the_file(marginweave: CommandLine, tmp_path: Path) -> None:
+    path, _ = files(tmp_path)
+    write(tmp_path / "patients.csv", ("patient", "sex", "longest"), [("1", "f", "3")])
+    for command in ("check", "run"):
+        marginweave("ledger", "open", "hospital", "--for", path)
+        result = marginweave(command, path)
+        assert result.returncode == 2
+        assert "source has the column 'longest', which tables.stays.derive makes" in result.stderr
+
+
+def test_a_row_that_cannot_be_read_stops_before_a_charge(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
+    path, _ = files(tmp_path)
+    with (tmp_path / "stays.csv").open("a") as file:
+        file.write(f"{MARKER}-1,{MARKER}\n")
+    marginweave("ledger", "open", "hospital", "--for", path)
+    result = marginweave("run", path, "--run", "r")
+    assert result.returncode == 2
+    assert "tables.stays: " in result.stderr
+    assert MARKER not in result.stderr + result.stdout
+    assert not (marginweave.home / "runs" / "r" / "manifest.json").exists()
