@@ -63,7 +63,7 @@ def publish(
     statement_without_types = privacy_statement(
         configuration, plan, aggregates, release, bounds, evaluation.summary, marginals=marginals
     )
-    statement = with_types(statement_without_types, reference.types)
+    statement = with_types(statement_without_types, reference.types, configuration)
     published = _as_published(reference, normalized, aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     resolved = reference.estimated(aggregates.domain)

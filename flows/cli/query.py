@@ -170,7 +170,7 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
 def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
     """Return all answers to `questions`, which are by name; the question of the command's options has the name "".
 
-    Prints why a question is refused, of which part of the table answers are, and which numbers were rounded.
+    Prints why a question is refused, of which part of the table answers are, and how cells of their columns were read.
 
     Raises:
         InputError: one is refused, or a release has none of the answers.
@@ -179,14 +179,14 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
     from marginweave.runs.progress import shown_late
 
     answers: list[Answer] = []
-    rounded: dict[str, None] = {}
+    read: dict[str, None] = {}
     refused = 0
     for name, content in questions.items():
         try:
             with shown_late("answers"):
                 question = read_question(content, "" if name else "--")
                 answers += opened.ask(question)
-                rounded |= dict.fromkeys(opened.codes.rounding_words(question))
+                read |= dict.fromkeys(opened.codes.reading_words(question))
         except InputError as error:
             if not name:
                 raise
@@ -202,7 +202,7 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
         note = opened.codes.note(about)
         if note is not None:
             tell(note)
-    for words in rounded:
+    for words in read:
         tell(words)
     return answers
 

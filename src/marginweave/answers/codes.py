@@ -15,7 +15,7 @@ from marginweave.answers.answer import About, Counted, Note
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
-from marginweave.configuration.columns import Category, NumberColumn
+from marginweave.configuration.columns import Category, DateColumn, NumberColumn
 from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, NOT_RELEASED, ColumnBase
 from marginweave.configuration.columns.binned import BinnedColumn, ClampedEnd
 from marginweave.configuration.columns.category import ValuedColumn
@@ -429,8 +429,11 @@ class Codes:
             words = self.configuration.counted_among(())
         return f"counts are of {words}; {self.configuration.uncounted_words}" if words else None
 
-    def rounding_words(self, question: Question) -> Iterator[str]:
-        """Yield a sentence for each column of a question whose numbers were rounded to declared decimals: a public fact."""
+    def reading_words(self, question: Question) -> Iterator[str]:
+        """Yield what became of cells of a question's columns before they were counted: public facts.
+
+        Numbers were rounded to declared decimals, and moments of a zone count in UTC.
+        """
         names = [name for name, _ in question.where]
         names += question.by
         if question.column:
@@ -440,6 +443,9 @@ class Codes:
             words = self.configuration.rounding_words(column_name)
             if words:
                 yield f"numbers of {column_name} were rounded to {words} before they were counted"
+            column = self.configuration.columns[column_name]
+            if isinstance(column, DateColumn) and column.type == "datetime" and not column.format:
+                yield f"a moment of {column_name} that has a zone was counted in UTC"
 
     def texts(self, place: int) -> list[str]:
         """Return the text that readers see for each code of an attribute that has no values of a set."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from marginweave.base.arrays import Codes, Flags, Floats, Integers
 from marginweave.base.arrow import compute as pc
 from marginweave.base.arrow import to_numpy
+from marginweave.base.errors import InputError
 from marginweave.columns.base import (
     UNITS,
     ColumnValues,
@@ -37,6 +39,11 @@ from marginweave.mechanisms.randomness import CellWords
 _ISO = f"^{ISO_PATTERN}$"
 _FIRST_SECOND = day_number(date.min) * DAY
 _LAST_SECOND = (day_number(date.max) + 1) * DAY - 1
+
+
+_NO_ZONE = (
+    "this machine does not know the time zone {zone} of a column: install its time zones (tzdata)"
+)
 
 
 class DateValues(ColumnValues[DateColumn]):
@@ -77,7 +84,7 @@ class DateValues(ColumnValues[DateColumn]):
     def _read(self, values: pa.Array) -> tuple[Integers, Flags]:
         """Return the day, or second, of every cell, and which cells have none."""
         if _is_moment(values.type):
-            seconds, absent = _native(values)
+            seconds, absent = _native(self._in_zone(values))
             absent |= self._is_missing_code(seconds)
         else:
             texts, positions = distinct_texts(values)
@@ -90,7 +97,7 @@ class DateValues(ColumnValues[DateColumn]):
         """Return the judgement of `ColumnValues.judge`; values beyond the bounds are those that `clean` clamps. Private."""
         matcher = ValueMatcher(self.missing)
         if _is_moment(values.type):
-            seconds, is_gap = _native(values)
+            seconds, is_gap = _native(self._in_zone(values))
             # a cell without a text counts as the empty text
             gap_is_missing = matcher.index("") >= 0
             is_missing_code = self._is_missing_code(seconds) & ~is_gap
@@ -107,6 +114,19 @@ class DateValues(ColumnValues[DateColumn]):
         unread = has_no_date & ~missing
         beyond = self._beyond(seconds, has_no_date)
         return Judged.of_texts(texts, positions, missing, unread, beyond)
+
+    def _in_zone(self, values: pa.Array) -> pa.Array:
+        """Return moments of a zone as its clocks show them where the column is of dates; other values as they are.
+
+        Raises:
+            InputError: this machine does not know the zone.
+        """
+        zone = values.type.tz if pa.types.is_timestamp(values.type) else None
+        if zone is None or self.column.type != "date":
+            return values
+        with suppress(pa.ArrowException):
+            return pc.local_timestamp(values)
+        raise InputError(_NO_ZONE.format(zone=zone))
 
     def _is_missing_code(self, seconds: Integers) -> Flags:
         """Return which native moments are codes of missing values."""
@@ -170,11 +190,18 @@ class DateValues(ColumnValues[DateColumn]):
         return texts.take(encoded.indices)
 
     def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
-        """Return dates and moments, in UTC where the type has a zone; numbers that are texts of the format."""
+        """Return dates and moments in their type; dates at midnight of its zone; numbers that are texts of the format."""
         column = self.column
         if pa.types.is_timestamp(cell):
             moments = self.clean(values).cast(pa.timestamp(cell.unit))
-            return moments.cast(cell)
+            if cell.tz is None or column.type != "date":
+                return moments.cast(cell)
+            # midnight there; the first moment of a day that begins later
+            with suppress(pa.ArrowException):
+                return pc.assume_timezone(
+                    moments, cell.tz, ambiguous="earliest", nonexistent="latest"
+                )
+            raise InputError(_NO_ZONE.format(zone=cell.tz))
         if pa.types.is_date(cell) and column.type == "date":
             return self.clean(values).cast(cell)
         has_year_first = column.format is not None and column.format.startswith("%Y")

@@ -31,10 +31,10 @@ from marginweave.domain.zeros import (
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.pooled_tables import Ends, pack_numbers, pack_rules, pack_squares
-from marginweave.publish.preparation_words import value_sentences
+from marginweave.publish.preparation_words import moment_sentences, value_sentences
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
 from marginweave.publish.templates import read_text, render
-from marginweave.texts.sentences import counts_sentence
+from marginweave.texts.sentences import Sentence, counts_sentence
 
 SCRIPTS = ("explore_sums", "explore_numbers", "explore", "explore_page", "explore_save")
 # Of numbers like these the highest effort takes 15 times as long for 6 % less: 16 seconds for 1.7 million combinations.
@@ -107,6 +107,7 @@ def _attributes(
     codes: Sequence[NDArray[Any]],
 ) -> Iterator[dict[str, Any]]:
     """Yield the header's entry of each attribute; its first `ordered` values have an order, in which they stand."""
+    moments = moment_sentences(published.configuration, published.statement)
     declared = published.configuration
     undeclared = {}
     left_out = {}
@@ -143,18 +144,21 @@ def _attributes(
             else _increasing(numbers.get(place)),
             "numbers": numbers.get(place),
             "left_out": left_out.get(attribute.name),
-            "clamped": _clamped(declared, attribute.column),
+            "clamped": _clamped(declared, attribute.column, moments.get(attribute.column)),
         }
 
 
-def _clamped(configuration: Configuration, name: str) -> dict[str, Any]:
-    """Return what values beyond the bounds of a column count as, by the bin of the bound (None for any), and its sentences."""
+def _clamped(configuration: Configuration, name: str, moment: Sentence | None) -> dict[str, Any]:
+    """Return what values beyond the bounds of a column count as, by the bin of the bound (None for any), and its sentences.
+
+    `moment` is one of these, where the column has moments that may have a zone.
+    """
     column = configuration.columns[name]
     ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
     words = [f"of {name}, {column.clamped_words([end])}" for end in ends]
     return {
         "ends": [[end.code, says] for end, says in zip(ends, words, strict=True)],
-        "says": " ".join(map(str, value_sentences(configuration, name))),
+        "says": " ".join(map(str, filter(None, [*value_sentences(configuration, name), moment]))),
     }
 
 

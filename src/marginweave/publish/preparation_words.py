@@ -222,7 +222,8 @@ def moment_sentences(
     for name, kind in types.items():
         if kind.startswith("timestamp"):
             sentences.pop(name, None)
-        if "tz=" in kind and isinstance(configuration.columns.get(name), DateColumn):
+        column = configuration.columns.get(name)
+        if "tz=" in kind and isinstance(column, DateColumn) and column.type == "datetime":
             sentences[name] = report_sentence("preparation.utc")
     return sentences
 

@@ -140,7 +140,9 @@ def _uncounted(configuration: Configuration, aggregates: Aggregates) -> Uncounte
     return UncountedStatement(**asdict(uncounted), column=subject.column, words=str(words))
 
 
-def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:
+def with_types(
+    statement: PrivacyStatement, types: Mapping[str, str], configuration: Configuration
+) -> PrivacyStatement:
     """Return the statement with the types of the source, and the assumption that they were public; unchanged if empty."""
     if not types:
         return statement
@@ -148,7 +150,11 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
         "types": dict(types),
         "assumptions": (*statement.assumptions, str(TYPED)),
     }
-    zoned = [name for name, kind in types.items() if "tz=" in kind and name in statement.domain]
+    zoned = [
+        name
+        for name, kind in types.items()
+        if "tz=" in kind and configuration.columns[name].type == "datetime"
+    ]
     if zoned:
         sentence = report_sentence("preparation.zoned", columns=listed(zoned))
         facts["preparation"] = (*statement.preparation, str(sentence))

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,23 @@ def test_a_date_is_the_one_that_is_written_whatever_its_zone(
     column = configuration(columns={"x": {**SEEN, "type": "date"}}).columns["x"]
     read = values_of(column, ()).clean(pa.array([local.isoformat()]))
     assert read.to_pylist() == [moment.date()]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC", "+02:00"])
+@given(moments=st.lists(st.integers(-(10**9), 10**9), min_size=1))
+def test_a_date_of_a_zone_is_that_of_its_clocks_and_so_is_the_record(
+    moments: list[int], zone: str
+) -> None:
+    """Who reads the records in the zone has the dates that were counted."""
+    column = configuration(columns={"x": {**SEEN, "type": "date"}}).columns["x"]
+    kind = pa.timestamp("s", zone)
+    read = values_of(column, ()).clean(pa.array(moments, kind))
+    in_zone = pc.local_timestamp(pa.array(moments, kind)).to_pylist()
+    assert read.to_pylist() == [moment.date() for moment in in_zone]
+    written = values_of(column, ())._cells(read, kind)
+    assert written.type == kind
+    dates = [moment.date() for moment in pc.local_timestamp(written).to_pylist()]
+    assert dates == read.to_pylist()
 
 
 @pytest.mark.parametrize(
