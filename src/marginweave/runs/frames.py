@@ -388,7 +388,7 @@ def _cells(series: pd.Series[Any], native: str) -> pa.Array:
     if isinstance(dtype, pd.SparseDtype):
         return _cells(series.sparse.to_dense(), native)
     if _kind(dtype) == "b":
-        return pc.if_else(pa.array(series, from_pandas=True), "True", "False")
+        return pc.if_else(pa.array(series, from_pandas=True), "true", "false")
     is_arrow = isinstance(dtype, pd.ArrowDtype) and is_cell(cell_type(dtype.pyarrow_dtype))
     if is_arrow or _kind(dtype) in native or isinstance(dtype, pd.StringDtype):
         return pa.array(series, from_pandas=True)

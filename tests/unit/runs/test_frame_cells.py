@@ -12,8 +12,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from marginweave.columns import values_of
 from marginweave.runs import frame_cells
-from marginweave.runs.frames import frame_bytes
+from marginweave.runs.frames import as_table, frame_bytes
+from tests.support.configurations import configuration
 
 TEXTS = ["a", None, "longer than twelve letters", "b", ""] * 8
 COLUMNS: dict[str, pa.Array] = {
@@ -149,3 +151,15 @@ def test_what_lies_in_memory_beside_the_cells_is_not_of_the_frame() -> None:
     ]
     assert known(places[0]) == known(places[1])
     assert known(FRAME.set_axis(FRAME.index + 1)) == known(FRAME)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]", "category"])
+def test_a_boolean_has_one_spelling_whatever_holds_it(dtype: str) -> None:
+    """A category of "true" and "false" reads a frame as it reads the Parquet file of the same table."""
+    column = configuration(columns={"x": {"type": "category", "values": ["true", "false"]}})
+    kind = values_of(column.columns["x"], ())
+    cells = [True, False, True]
+    frame = as_table(pd.DataFrame({"x": pd.Series(cells, dtype=dtype)}), {"x": ""})
+    stored = pa.array(cells)
+    assert kind.clean(frame["x"].combine_chunks()).to_pylist() == kind.clean(stored).to_pylist()
+    assert kind.clean(stored).to_pylist() == ["true", "false", "true"]
