@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -29,18 +29,28 @@ class BinLevels:
     """The counted attributes, followed by every level of the attributes that have bins, numbered consecutively.
 
     `sizes` has the number of codes of each attribute and of each level, `of` the levels. Codes that are not bins do not change.
+    The `targets` are attributes that a table shall predict, by their numbers. Behind all other levels of `of` there is then one
+    of two bins for each of the other attributes with more than two (`halves`).
     """
 
     sizes: tuple[int, ...]
     of: tuple[BinLevel, ...] = ()
+    targets: tuple[int, ...] = ()
+    halves: int = 0
 
     @classmethod
     def make(
-        cls, sizes: Sequence[int], attributes: Sequence[Attribute], *, coarsens: bool = True
+        cls,
+        sizes: Sequence[int],
+        attributes: Sequence[Attribute],
+        *,
+        coarsens: bool = True,
+        targets: Collection[str] = (),
     ) -> Self:
         """Return the levels of attributes with these numbers of codes.
 
-        Each level halves the bins of the level before it, as long as there are many. There are no levels without `coarsens`.
+        Each level halves the bins of the level before it, as long as there are many; there are none of these without
+        `coarsens`. With `targets`, the names of attributes, the levels of two bins are behind them.
         """
         levels = list[BinLevel]()
         all_sizes = list(sizes)
@@ -53,7 +63,14 @@ class BinLevels:
                 levels.append(BinLevel(place, attribute.bins, joined))
                 other_codes = sizes[place] - attribute.bins
                 all_sizes.append(other_codes + bins)
-        return cls(sizes=tuple(all_sizes), of=tuple(levels))
+        halves = 0
+        for place, attribute in enumerate(attributes if targets else ()):
+            if attribute.name not in targets and attribute.bins > 2:
+                levels.append(BinLevel(place, attribute.bins, -(-attribute.bins // 2)))
+                all_sizes.append(sizes[place] - attribute.bins + 2)
+                halves += 1
+        numbers = tuple(a for a, attribute in enumerate(attributes) if attribute.name in targets)
+        return cls(sizes=tuple(all_sizes), of=tuple(levels), targets=numbers, halves=halves)
 
     @property
     def attributes(self) -> int:
@@ -94,7 +111,8 @@ class BinLevels:
         """
         chosen = list(places)
         coarser_levels: dict[int, list[int]] = {place: [] for place in places}
-        for number, level in enumerate(self.of, self.attributes):
+        of_lengths = self.of[: len(self.of) - self.halves]
+        for number, level in enumerate(of_lengths, self.attributes):
             if level.place in coarser_levels:
                 coarser_levels[level.place].append(number)
         while any(coarser_levels.values()):
@@ -102,6 +120,18 @@ class BinLevels:
             widest = max(candidates, key=lambda i: self.sizes[chosen[i]])
             chosen[widest] = coarser_levels[places[widest]].pop(0)
             yield tuple(sorted(chosen))
+
+    def beside_targets(self, most: int) -> tuple[int, ...]:
+        """Return all attributes as one set, those that are no target in two bins where they have bins.
+
+        Empty without targets, or if the set has more than `most` cells. DP: arithmetic on public sizes.
+        """
+        if not self.targets:
+            return ()
+        chosen = list(range(self.attributes))
+        for number in range(len(self.sizes) - self.halves, len(self.sizes)):
+            chosen[self.attribute_of(number)] = number
+        return tuple(sorted(chosen)) if self.cells(chosen) <= most else ()
 
     def codes(self, merged: Sequence[Integers]) -> tuple[tuple[int, Integers], ...]:
         """Return for each level its attribute, and the code at the level of each merged code of that attribute.

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from marginweave.configuration.attributes import check_records
 from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn, SetColumn
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.default_records import MOST_MARGINALS
 from marginweave.configuration.defaults import NEEDED
-from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.configuration.marginals import (
+    AdaptiveCliques,
+    AllCliques,
+    MarginalSettings,
+    TargetTable,
+)
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.rules.structure import Structure
 from marginweave.configuration.sections import Sections
@@ -279,12 +285,27 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
                 "aggregate.cliques.coarsen needs triples and synthesize.method: mixture, which alone takes coarser bins "
                 f"beside fine ones; with {method} and all: {cliques.all} leave coarsen out"
             )
+        if cliques.target is not None:
+            _check_target_table(configuration, cliques.target, names)
         if cliques.all > len(names):
             raise ValueError(
                 f"aggregate.cliques.all ({cliques.all}) must be at most the number of attributes ({len(names)})"
             )
     if isinstance(cliques, tuple):
         _check_list(configuration, cliques, names)
+
+
+def _check_target_table(configuration: Sections, target: TargetTable, names: Sequence[str]) -> None:
+    """Refuse a target beside records that take no such table, or an unknown attribute (ValueError)."""
+    method = configuration.synthesize.method
+    if method != "mixture":
+        raise ValueError(
+            "aggregate.cliques.target needs synthesize.method: mixture, which alone takes a table in two bins beside "
+            f"fine ones; with {method} leave target out"
+        )
+    for name in target.columns:
+        if name not in names:
+            raise _unknown_attribute(configuration, name, "aggregate.cliques.target")
 
 
 def _check_list(
@@ -305,15 +326,25 @@ def _check_list(
         raise ValueError("aggregate.cliques has a marginal twice")
 
 
-def _unknown_attribute(configuration: Sections, name: str) -> ValueError:
+def check_target(configuration: Sections) -> None:
+    """Refuse a target that is no counted attribute; raises ValueError."""
+    names = [attribute.name for attribute in configuration.attributes]
+    for name in configuration.target or ():
+        if name not in names:
+            raise _unknown_attribute(configuration, name, "target")
+
+
+def _unknown_attribute(
+    configuration: Sections, name: str, key: str = "aggregate.cliques"
+) -> ValueError:
     """Return the error for a name that is no attribute."""
     for attribute in configuration.attributes:
         if attribute.of_set and attribute.column == name:
             reason = (
                 f"a set that is measured value by value; name its values, as {attribute.name!r}"
             )
-            return ValueError(f"aggregate.cliques names {name!r}, {reason}")
-    return ValueError(f"aggregate.cliques names {name!r}, which is no attribute that is counted")
+            return ValueError(f"{key} names {name!r}, {reason}")
+    return ValueError(f"{key} names {name!r}, which is no attribute that is counted")
 
 
 def check_evaluation(configuration: Sections) -> None:

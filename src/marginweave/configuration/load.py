@@ -107,6 +107,11 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     sections = Sections.model_validate({**raw, "aggregate": declared, "synthesize": assumed})
     if _is_automatic(aggregate):
         aggregate = _decide_aggregate(sections, method_of(synthesize, "auto"))
+    elif sections.target is not None:
+        raise ValueError(
+            "target is for aggregate: {method: auto}; where you name the method, write the target under aggregate.cliques, as "
+            "{all: 3, target: {columns: [...]}}"
+        )
     elif _counts_tuples(aggregate):
         sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})
     if _counts_tuples(aggregate):

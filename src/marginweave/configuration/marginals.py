@@ -17,6 +17,7 @@ from marginweave.configuration.columns import Texts
 from marginweave.configuration.values import (
     MAX_CELLS,
     FrozenModel,
+    Number,
     OpenFraction,
     PaperPreset,
     PositiveWhole,
@@ -35,6 +36,20 @@ MOST_ROUNDS = 100
 """Most rounds in which marginals are chosen."""
 
 
+class TargetTable(FrozenModel):
+    """What is measured of the target `columns`, for models that predict these from all others.
+
+    Larger marginals with the target have `weight` times the budget that they would have. One more marginal has all attributes,
+    numbers and dates in two bins but for the target, if it has at most `cells` cells (`BinLevels.beside_targets`): `share` of
+    the budget of larger marginals is for it.
+    """
+
+    columns: Annotated[Texts, Field(min_length=1)]
+    cells: PositiveWhole = 1024
+    share: OpenFraction = 0.3
+    weight: Annotated[Number, Field(ge=1, le=100)] = 1.0
+
+
 class AllCliques(FrozenModel):
     """All marginals of `all` attributes that have at most `max_cells` cells, and parts of those that have more.
 
@@ -42,14 +57,27 @@ class AllCliques(FrozenModel):
     cells, so that no dependence of two attributes is lost, unless `all` is 2. In marginals of more than `coarsen` cells,
     columns are in coarser bins, until there are at most that many cells (`BinLevels.within`); combinations of columns that
     such a marginal does not have in its finest bins are measured in shorter marginals as well. Pairs are never in coarser bins.
+    With a `target` there may be one more marginal, which is the only one of more than `all` attributes.
     """
 
     all: PositiveWhole
     max_cells: PositiveWhole | None = None
     coarsen: PositiveWhole | None = None
+    target: TargetTable | None = None
 
     def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
-        """Yield the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
+        """Yield the attributes or levels of each marginal, the longest first, that of the target last.
+
+        DP: arithmetic on public sizes.
+        """
+        yield from self._sets(levels)
+        if self.target is not None:
+            beside_target = levels.beside_targets(self.target.cells)
+            if len(beside_target) > self.all:
+                yield beside_target
+
+    def _sets(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
+        """Yield the marginals of at most `all` attributes."""
         # sets of attributes that a longer marginal has in their finest bins
         contained: set[tuple[int, ...]] = set()
         longest = min(self.all, levels.attributes)
@@ -217,7 +245,38 @@ class MarginalSettings(PaperPreset):
     def levels(self, sizes: Sequence[int], attributes: Sequence[Attribute]) -> BinLevels:
         """Return the attributes, of `sizes` codes, and the levels in which larger marginals are counted."""
         coarsens = isinstance(self.cliques, AllCliques | AdaptiveCliques) and self.cliques.coarsen
-        return BinLevels.make(sizes, attributes, coarsens=bool(coarsens))
+        target = self.cliques.target if isinstance(self.cliques, AllCliques) else None
+        targets = () if target is None else target.columns
+        return BinLevels.make(sizes, attributes, coarsens=bool(coarsens), targets=targets)
+
+    def reserved_shares(self, cliques: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+        """Return the share of the budget of larger marginals that the one of the target has, if it is among these."""
+        if not isinstance(self.cliques, AllCliques) or self.cliques.target is None:
+            return {}
+        longer = [clique for clique in cliques if len(clique) > self.cliques.all]
+        return dict.fromkeys(longer, self.cliques.target.share)
+
+    @property
+    def most_weight(self) -> float:
+        """Most by which the share of a marginal is multiplied."""
+        target = self.cliques.target if isinstance(self.cliques, AllCliques) else None
+        return 1.0 if target is None else target.weight
+
+    def target_weights(
+        self, cliques: Sequence[tuple[int, ...]], levels: BinLevels
+    ) -> list[float] | None:
+        """Return by how much the share of each marginal is multiplied; None without a target.
+
+        Single attributes, which another draw measures, have equal weights. DP: arithmetic on public numbers.
+        """
+        if not isinstance(self.cliques, AllCliques) or self.cliques.target is None:
+            return None
+        weights: list[float] = []
+        for clique in cliques:
+            columns = levels.columns(clique) if len(clique) > 1 else ()
+            has_target = not set(levels.targets).isdisjoint(columns)
+            weights.append(self.cliques.target.weight if has_target else 1.0)
+        return weights
 
     def selects(self, attributes: int) -> bool:
         """Return whether marginals are chosen by draws; with a single attribute there is nothing to choose."""

@@ -14,6 +14,7 @@ from marginweave.configuration.checks import (
     check_marginals,
     check_preparation,
     check_privacy,
+    check_target,
 )
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.configuration.earlier import KnownRelease, without_folders
@@ -35,6 +36,7 @@ class Configuration(Sections):
         self._check_bins()
         check_tables(self)
         check_preparation(self)
+        check_target(self)
         check_marginals(self)
         check_privacy(self)
         check_evaluation(self)

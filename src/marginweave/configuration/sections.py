@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -60,11 +60,21 @@ _MOST_ROWS = 1 << 18
 """Words for the counts of k-tuples where contributions were bounded, after "counts"."""
 
 
+def _listed(value: Any) -> Any:
+    """Return a single name as a list of names."""
+    return [value] if isinstance(value, str) else value
+
+
+Targets = Annotated[Texts, Field(min_length=1), BeforeValidator(_listed)]
+
+
 class Sections(Execution):
     """Everything that a release depends on; the order of `columns` is the order of everything that is written.
 
     `rows`: about how many records are counted, where that is public: rows of the table, or people where `join: true` makes
     one record of each. `auto` chooses by it, and `plan` and the report use it.
+    `target` are columns that a model is going to predict from the others: with `auto`, a part of the budget is for a table of
+    these and all others, in few bins (`AllCliques`).
     `label` is a name of the data for people, and `description` says what they are, for the pages of a release.
     """
 
@@ -76,6 +86,7 @@ class Sections(Execution):
     missing: Texts = ()
     columns: Columns
     rows: Annotated[PositiveWhole | None, BeforeValidator(confirmed)] = None
+    target: Targets | None = None
     structure: Annotated[
         Structure | None, BeforeValidator(lambda rules: None if rules == "" else rules)
     ] = None

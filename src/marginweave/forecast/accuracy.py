@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ def _counted(configuration: Configuration) -> str | Sentence:
 def _limited(configuration: Configuration, counted: str | Sentence) -> str | Sentence:
     """Return `counted` with which marginals there are, where those of many cells are left out."""
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    counted = _with_target(configuration, counted)
     if not isinstance(cliques, AllCliques) or cliques.max_cells is cliques.coarsen is None:
         return counted
     if cliques.max_cells:
@@ -110,6 +112,25 @@ def _limited(configuration: Configuration, counted: str | Sentence) -> str | Sen
         for length, number in sorted(lengths.items(), reverse=True)
     ]
     return plan_sentence("counting.lengths", counted=counted, lengths=", ".join(numbers))
+
+
+def _with_target(configuration: Configuration, counted: str | Sentence) -> str | Sentence:
+    """Return `counted` with what is measured of the target, or that it changes nothing."""
+    if configuration.target is None:
+        return counted
+    settings = configuration.marginals
+    if settings is None or not isinstance(settings.cliques, AllCliques):
+        return plan_sentence("counting.no-target", counted=counted)
+    names = listed(configuration.target)
+    weight = settings.most_weight
+    counted = plan_sentence("counting.target", counted=counted, target=names, weight=weight)
+    for places, share in settings.reserved_shares(LargerMarginals.cliques(configuration)).items():
+        sizes = settings.levels(public_sizes(configuration), configuration.attributes).sizes
+        cells = math.prod(sizes[place] for place in places)
+        counted = plan_sentence(
+            "counting.target-table", counted=counted, cells=cells, share=Share(share)
+        )
+    return counted
 
 
 def _in_bins(configuration: Configuration, counted: str | Sentence) -> str | Sentence:

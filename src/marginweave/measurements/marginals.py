@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -24,17 +24,20 @@ def budget_shares(
     sizes: Sequence[int],
     split: Split,
     power: float = 2 / 3,
+    weights: Sequence[float] | None = None,
 ) -> Floats:
     """Return each marginal's share of the budget: 1/m, or proportional to a power of its cells: that of least error.
 
     Gaussian, of mu^2 or of rho: rho_i = rho c_i^(2/3) / sum_j c_j^(2/3) minimizes the expected L1 error
     sum_i c_i / sqrt(pi rho_i) (PrivSyn, section 4.2: Lagrange). Laplace, of epsilon: the error is S sum_i c_i / epsilon_i,
-    whose derivatives -S c_i / epsilon_i^2 are equal where epsilon_i is proportional to c_i^(1/2). Shape (m,), sums to 1;
+    whose derivatives -S c_i / epsilon_i^2 are equal where epsilon_i is proportional to c_i^(1/2). With `weights`, shape (m,), a
+    marginal has as many times the share that it would have beside the others. Shape (m,), sums to 1;
     empty without cliques, for a selection may select nothing. DP: arithmetic on public sizes.
     """
     exponent = power if split == "cells" else 0.0
-    weights = np.array([float(cells(clique, sizes)) ** exponent for clique in cliques])
-    shares: Floats = weights / weights.sum()
+    powers = np.array([float(cells(clique, sizes)) ** exponent for clique in cliques])
+    weighed = powers if weights is None else powers * np.asarray(weights, np.float64)
+    shares: Floats = weighed / weighed.sum()
     return shares
 
 
@@ -44,16 +47,30 @@ def split_noise(
     cliques: Sequence[Clique],
     sizes: Sequence[int],
     split: Split,
+    *,
+    reserved: Mapping[Clique, float] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> tuple[Fraction, ...]:
     """Return the part of each marginal of one draw of `noise` with the joint `parameter`, by the shares of `budget_shares`.
 
-    All parts cost what the draw does. If a share is so small that there is no table for its noise, all shares are equal;
-    `plan` has checked that for every set of marginals that there may be. DP: arithmetic on public numbers.
+    Marginals in `reserved` have this share, and the others share what is left by their `weights`. All parts cost what the draw
+    does. If a share is so small that there is no table for its noise, all other shares are equal, but for their weights; `plan`
+    has checked that for every set of marginals that there may be. DP: arithmetic on public numbers.
     """
-    shares = budget_shares(cliques, sizes, split, noise.share_power)
-    parts = noise.parts(parameter, shares.tolist())
+    reserved = {clique: share for clique, share in (reserved or {}).items() if clique in cliques}
+    weight_of = dict(zip(cliques, weights or [1.0] * len(cliques), strict=True))
+    shared = [clique for clique in cliques if clique not in reserved]
+    weights_of_shared = [weight_of[clique] for clique in shared]
+    left = iter(budget_shares(shared, sizes, split, noise.share_power, weights_of_shared).tolist())
+    of_shared = 1 - sum(reserved.values()) if shared else 1.0
+    shares = [
+        reserved[clique] if clique in reserved else of_shared * next(left) for clique in cliques
+    ]
+    parts = noise.parts(parameter, shares)
     if split == "cells" and max(parts, default=0) > noise.largest_part:
-        return split_noise(noise, parameter, cliques, sizes, "equal")
+        return split_noise(
+            noise, parameter, cliques, sizes, "equal", reserved=reserved, weights=weights
+        )
     return parts
 
 

@@ -53,9 +53,16 @@ class SharedNoise(Measurement[MarginalCounts]):
         sizes: Sequence[int],
     ) -> tuple[Fraction, ...]:
         """Return the part of its noise that each of these marginals has, with `sizes` codes of the attributes."""
-        allocation = configuration.marginal_settings.allocation
+        settings = configuration.marginal_settings
+        levels = settings.levels(public_sizes(configuration), configuration.attributes)
         return split_noise(
-            self.count_noise(configuration), self.parameter, cliques, sizes, allocation
+            self.count_noise(configuration),
+            self.parameter,
+            cliques,
+            sizes,
+            settings.allocation,
+            reserved=settings.reserved_shares(cliques),
+            weights=settings.target_weights(cliques, levels),
         )
 
     def exact(
@@ -187,7 +194,9 @@ class WholeMarginals(SharedNoise):
     def equal_sigma(self, configuration: Configuration, number: int) -> float:
         """Return the noise of a cell where `number` marginals share it equally, the fallback of an unequal split."""
         noise = self.count_noise(configuration)
-        (part,) = noise.parts(self.parameter, [1 / number])
+        settings = configuration.marginal_settings
+        left = 1 - sum(settings.reserved_shares(self.cliques(configuration)).values())
+        (part,) = noise.parts(self.parameter, [left / (number * settings.most_weight)])
         return float(noise.sigma(part))
 
 

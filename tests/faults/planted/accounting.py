@@ -64,10 +64,19 @@ FAULTS = (
     Fault(
         name="the shares of DPSyn's marginals are relative to the largest, not to their sum",
         file="src/marginweave/measurements/marginals.py",
-        text="= weights / weights.sum()",
-        instead="= weights / weights.max()",
+        text="= weighed / weighed.sum()",
+        instead="= weighed / weighed.max()",
         killed_by=(
             "tests/unit/measurements/test_marginal_plans.py::test_the_deviations_of_a_draw_cost_what_its_multiplier_does",
+        ),
+    ),
+    Fault(
+        name="the marginals beside the table of a target share the whole budget, not what that table leaves",
+        file="src/marginweave/measurements/marginals.py",
+        text="of_shared = 1 - sum(reserved.values()) if shared else 1.0",
+        instead="of_shared = 1.0",
+        killed_by=(
+            "tests/laws/test_target.py::test_all_marginals_cost_together_what_the_draw_does",
         ),
     ),
     Fault(

@@ -39,7 +39,12 @@ from marginweave.configuration.k_tuples import (
 from marginweave.configuration.known import KnownTable, TotalsFile
 from marginweave.configuration.linked import Derivation, LinkedTable
 from marginweave.configuration.load import load_configuration, parse_configuration
-from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.configuration.marginals import (
+    AdaptiveCliques,
+    AllCliques,
+    MarginalSettings,
+    TargetTable,
+)
 from marginweave.configuration.number_texts import NumberText
 from marginweave.configuration.preparation import (
     GaussianImputation,
@@ -98,6 +103,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("aggregate.thresholds.", AdaptiveThresholds),
     ("marginals.", MarginalSettings),
     ("marginals.cliques.", AllCliques),
+    ("marginals.cliques.target.", TargetTable),
     ("adaptive.", AdaptiveCliques),
     ("synthesize.", SynthesisSettings),
     ("gum.", GumSynthesis),
