@@ -44,8 +44,9 @@ from marginweave.evaluate.internal import (
 )
 from marginweave.evaluate.score import quality_score
 from marginweave.evaluate.verdict import verdict
+from marginweave.linked.places import TablePlaces
+from marginweave.linked.source import ReleaseSource
 from marginweave.released.evaluation import Evaluation
-from marginweave.sources.source import TableSource
 from tests.support.drafted_releases import DraftedRelease, answered_yes, release_by_draft
 from tests.support.places import DATA
 
@@ -135,7 +136,8 @@ def release_into(place: Path, name: str, content: bytes) -> None:
 def true_distances(done: DraftedRelease) -> list[tuple[list[str], float, float]]:
     """Of each column and pair its names, how far records are from the rows, and how far these are from independent columns."""
     configuration = load_configuration(done.home / "confirmed.yaml")
-    source = TableSource.of(str(done.home / configuration.source.file), configuration)
+    places = TablePlaces(str(done.home / configuration.source.file))
+    source = ReleaseSource.of(places, configuration)
     raw = RawBlocks(source, configuration, tuple(configuration.source_names))
     rows = joined_tables(encoded_rows(raw, configuration, done.home))
     records, _ = published_records(done.release / "synthetic.parquet", configuration)

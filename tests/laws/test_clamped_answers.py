@@ -40,7 +40,9 @@ def said(codes: Codes, where: dict[str, Any], by: str | None = None) -> list[tup
 
 
 @st.composite
-def conditions(draw: st.DrawFn, edges: list[int]) -> tuple[dict[str, Any], Callable[[int], bool]]:
+def conditions(
+    draw: st.DrawFn, edges: list[int]
+) -> tuple[dict[str, Any] | list[str], Callable[[int], bool]]:
     """A condition on a number with these edges, and what it says of a number."""
     kind = draw(st.sampled_from(["from", "below", "between", "to the end", "but", "labels"]))
     low, high = sorted(draw(st.lists(st.sampled_from(edges), min_size=2, max_size=2, unique=True)))

@@ -17,6 +17,7 @@ from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.counts.marginals import count_marginals
 from marginweave.domain.labels import Domain
 from marginweave.estimate.marginals import compression_of, normalize_marginals
@@ -225,6 +226,7 @@ def test_a_parity_of_numbers_is_kept_by_the_records(columns: int) -> None:
     label = (numbers[:, :columns] > 5).sum(axis=1) % 2
     rows = np.column_stack([numbers, label])
     config = made()
+    assert isinstance(config.synthesize, MixtureSynthesis)
     inputs, _ = estimation_input(released(config, rows, rng), config)
     measured, noise = inputs.measured()
     model = fit_mixture(

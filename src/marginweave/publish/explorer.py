@@ -154,10 +154,12 @@ def _clamped(configuration: Configuration, name: str, moment: Sentence | None) -
     `moment` is one of these, where the column has moments that may have a zone.
     """
     column = configuration.columns[name]
-    ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
-    words = [f"of {name}, {column.clamped_words([end])}" for end in ends]
+    ends = []
+    if isinstance(column, BinnedColumn):
+        for end in column.clamped_ends:
+            ends.append([end.code, f"of {name}, {column.clamped_words([end])}"])
     return {
-        "ends": [[end.code, says] for end, says in zip(ends, words, strict=True)],
+        "ends": ends,
         "says": " ".join(map(str, filter(None, [*value_sentences(configuration, name), moment]))),
     }
 

@@ -6,11 +6,11 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.base.arrow import compute as pc
 from marginweave.columns import values_of
 from marginweave.configuration.columns.periods import ISO_PATTERN, moment_of, parse_instant
 from tests.support.configurations import configuration
