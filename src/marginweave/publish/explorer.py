@@ -154,10 +154,11 @@ def _clamped(configuration: Configuration, name: str, moment: Sentence | None) -
     `moment` is one of these, where the column has moments that may have a zone.
     """
     column = configuration.columns[name]
-    ends = []
+    ends: list[tuple[int | None, str]] = []
     if isinstance(column, BinnedColumn):
-        for end in column.clamped_ends:
-            ends.append([end.code, f"of {name}, {column.clamped_words([end])}"])
+        ends += [
+            (end.code, f"of {name}, {column.clamped_words([end])}") for end in column.clamped_ends
+        ]
     return {
         "ends": ends,
         "says": " ".join(map(str, filter(None, [*value_sentences(configuration, name), moment]))),
