@@ -157,11 +157,11 @@ def _sections(made: Configuration, rows: int) -> Settings:
         aggregate.pop(
             "least_records", None
         )  # it decides nothing, and figures are older than the key
-    if (
-        isinstance(aggregate.get("cliques"), dict)
-        and aggregate["cliques"].get("coarsen", 0) is None
-    ):
-        del aggregate["cliques"]["coarsen"]  # figures are older than the key
+    cliques = aggregate.get("cliques")
+    if isinstance(cliques, dict):
+        for key in ("coarsen", "target"):  # figures are older than the keys
+            if not cliques.get(key):
+                cliques.pop(key, None)
     if "reporting_length" in aggregate:
         aggregate["reporting_length"] = made.reporting_length
     return {
