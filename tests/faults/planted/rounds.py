@@ -55,16 +55,29 @@ FAULTS = (
     Fault(
         name="an annealed round has half the noise for the price of one share",
         file="src/marginweave/measurements/whole_marginals.py",
-        text="self.count_noise(configuration), self.parameter, cliques, sizes, allocation\n",
-        instead="self.count_noise(configuration), self.parameter / 2, cliques, sizes, allocation\n",
+        text="            self.parameter,\n            cliques,\n",
+        instead="            self.parameter / 2,\n            cliques,\n",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
         file="src/marginweave/measurements/whole_marginals.py",
-        text="self.count_noise(configuration), self.parameter, cliques, sizes, allocation\n",
-        instead="self.count_noise(configuration), self.parameter, cliques[:1], sizes, allocation\n"
-        "        ) * len(cliques) or (\n",
+        text="""\
+            cliques,
+            sizes,
+            settings.allocation,
+            reserved=settings.reserved_shares(cliques),
+            weights=settings.target_weights(cliques, levels),
+        )
+""",
+        instead="""\
+            cliques[:1],
+            sizes,
+            settings.allocation,
+            reserved=settings.reserved_shares(cliques[:1]),
+            weights=settings.target_weights(cliques[:1], levels[:1]),
+        ) * len(cliques)
+""",
         killed_by=(_PRICE,),
     ),
     Fault(
