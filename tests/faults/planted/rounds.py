@@ -75,7 +75,7 @@ FAULTS = (
             sizes,
             settings.allocation,
             reserved=settings.reserved_shares(cliques[:1]),
-            weights=settings.target_weights(cliques[:1], levels[:1]),
+            weights=settings.target_weights(cliques[:1], levels),
         ) * len(cliques)
 """,
         killed_by=(_PRICE,),
