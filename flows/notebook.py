@@ -174,7 +174,8 @@ class Synthesizer(Shown):
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
             replace_file(config, _configuration_file(configuration), PRIVATE_MODE)
-            source, linked = str(data), {}
+            source = str(data)
+            linked: Mapping[str, str] = {}
             if tables is not None:
                 source, linked = _files_of(tables, folder.internal, files)
             try:

@@ -13,7 +13,6 @@ from marginweave.base.durable import PRIVATE_MODE, at_place, read_file, replace_
 from marginweave.base.errors import StageError
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
-from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import earlier_files
 from marginweave.estimate.intervals import Intervals, marginal_intervals, release_intervals
@@ -182,8 +181,7 @@ def _remarks(configuration: Configuration, bounds: Mapping[int, int]) -> list[st
     note = configuration.count_note(bounds)
     if note:
         remarks.append(note)
-    columns = [configuration.columns[name] for name in configuration.names]
-    if any(isinstance(column, BinnedColumn) and column.clamped_ends for column in columns):
+    if any(map(configuration.clamped_ends, configuration.names)):
         remarks.append(str(counts_sentence("key.clamped")))
     return remarks
 

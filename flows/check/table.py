@@ -86,9 +86,11 @@ def check_table(request: Request) -> list[CheckedRow]:
 def _unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
     """Yield a row for each linked table that has rows without an id, or with the id of no row of the source."""
     for linked in source.linked:
-        found = source.unlinked.get(linked.name)
-        if found is not None and found.without_id + found.orphans:
-            finding = unlinked_finding(linked.by, found.without_id, found.orphans, found.rows)
+        unlinked = source.unlinked.get(linked.name)
+        if unlinked is not None and unlinked.without_id + unlinked.orphans:
+            finding = unlinked_finding(
+                linked.by, unlinked.without_id, unlinked.orphans, unlinked.rows
+            )
             yield CheckedRow(subject=f"tables.{linked.name}", findings=(finding,))
 
 

@@ -32,11 +32,11 @@ def said(codes: Codes, where: dict[str, Any], by: str | None = None) -> list[tup
     """Whether notes speak of values below, and above, the bounds: of each group of an answer."""
     question = read_question({"where": where, **({"by": by} if by else {})})
     deciding = codes.deciding_bounds(question)
-    told = []
+    sides = []
     for group in codes.groups(question):
         words = " ".join(map(str, codes.notes_on_chosen_bounds(deciding, group)))
-        told.append(("below" in words or "before" in words, "above" in words or "after" in words))
-    return told
+        sides.append(("below" in words or "before" in words, "above" in words or "after" in words))
+    return sides
 
 
 @st.composite

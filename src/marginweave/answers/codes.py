@@ -17,7 +17,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, DateColumn, NumberColumn
 from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, NOT_RELEASED, ColumnBase
-from marginweave.configuration.columns.binned import BinnedColumn, ClampedEnd
+from marginweave.configuration.columns.binned import ClampedEnd
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
@@ -313,18 +313,6 @@ class Codes:
                 notes.append(Note(words))
         return tuple(notes)
 
-    def notes_on_bounds(self, place: int, codes: Flags | None = None) -> tuple[Note, ...]:
-        """Return a note on what values beyond the bounds of a column count as, if such values are in any of `codes`.
-
-        All codes by default. It is a public fact, whether there are such values or not.
-        """
-        ends = [
-            end
-            for end in self._clamped_ends(place)
-            if codes is None or end.code is None or codes[end.code]
-        ]
-        return self._note_on_ends(place, ends)
-
     def deciding_bounds(self, question: Question) -> DecidingBounds:
         """Return by place the ends of bounds that decide who meets the conditions of a question.
 
@@ -354,22 +342,27 @@ class Codes:
     def notes_on_reached_bounds(
         self, numbers: ValueRange, codes: Flags, low: float, high: float
     ) -> tuple[Note, ...]:
-        """Return a note on the bounds that an interval of numbers reaches by bins of `codes`: numbers there may lie beyond."""
-        reached = (numbers.low <= high) & (numbers.high >= low)  # False of NaN
-        return self.notes_on_bounds(numbers.place, reached & codes)
+        """Return a note on the bounds that an interval of numbers reaches by bins of `codes`: numbers there may lie beyond.
+
+        It is a public fact, whether any do or not.
+        """
+        reached = (numbers.low <= high) & (numbers.high >= low) & codes  # False of NaN
+        ends = [
+            end
+            for end in self._clamped_ends(numbers.place)
+            if end.code is None or reached[end.code]
+        ]
+        return self._note_on_ends(numbers.place, ends)
 
     def _clamped_ends(self, place: int) -> tuple[ClampedEnd, ...]:
-        """Return the ends of a column's bounds beyond which values count as the bound; none of a column without bins."""
-        column = self.configuration.columns[self.configuration.attributes[place].column]
-        return column.clamped_ends if isinstance(column, BinnedColumn) else ()
+        """Return the ends of a column's bounds beyond which values count as the bound."""
+        return self.configuration.clamped_ends(self.configuration.attributes[place].column)
 
     def _note_on_ends(self, place: int, ends: Collection[ClampedEnd]) -> tuple[Note, ...]:
         """Return a note on what values of a column beyond these ends count as; none without ends."""
         name = self.configuration.attributes[place].column
-        column = self.configuration.columns[name]
-        if not ends or not isinstance(column, BinnedColumn):
-            return ()
-        return (Note(f"of {name}, {column.clamped_words(ends)}", of_column=True),)
+        words = self.configuration.clamped_words(name, ends)
+        return (Note(f"of {name}, {words}", of_column=True),) if words else ()
 
     def _values_of_set(self, name: str, labels: Sequence[str | None]) -> list[Chosen]:
         """Return the records with one value of a column of sets; without any of its values where the label is None.

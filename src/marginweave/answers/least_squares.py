@@ -343,10 +343,11 @@ class LeastSquares:
             for centered in reversed(vectors):
                 summed = summed @ centered
             estimates[place] = summed
-            for other_place, others in enumerate(queries[: place + 1]):
-                products = (one @ other for one, other in zip(vectors, others, strict=True))
-                covariance[place, other_place] = math.prod(products) / precision
-                covariance[other_place, place] = covariance[place, other_place]
+            for earlier_place, earlier_vectors in enumerate(queries[: place + 1]):
+                pairs = zip(vectors, earlier_vectors, strict=True)
+                product = math.prod(vector @ earlier for vector, earlier in pairs)
+                covariance[place, earlier_place] = product / precision
+                covariance[earlier_place, place] = product / precision
         return estimates, covariance
 
     def _residual_shares(

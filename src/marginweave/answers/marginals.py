@@ -80,7 +80,7 @@ class GroupAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Asked:
+class _CodedQuestion:
     """A question in the codes of a release: factors of its conditions, its numbers, and what notes on it need."""
 
     question: Question
@@ -118,7 +118,7 @@ class MarginalAnswers:
         """
         conditions = [_factor(chosen) for chosen in self.codes.conditions(question)]
         self._check_sets(question, conditions)
-        asked = _Asked(
+        coded = _CodedQuestion(
             question=question,
             conditions=conditions,
             numbers=self.codes.numbers(question.column) if question.column else None,
@@ -127,41 +127,41 @@ class MarginalAnswers:
         )
         groups = list(self.codes.groups(question))
         if question.of == "population":
-            self._check_sample(asked, groups)
+            self._check_sample(coded, groups)
         say = listener()
         for number, group in enumerate(groups, 1):
             say(f"answer {number:,} of {len(groups):,}")
-            yield self._answer_in_words(asked, group)
+            yield self._answer_in_words(coded, group)
 
-    def _check_sample(self, asked: _Asked, groups: Sequence[Group]) -> None:
+    def _check_sample(self, coded: _CodedQuestion, groups: Sequence[Group]) -> None:
         """Refuse a question about a population that the table is no simple sample of; raises InputError."""
-        places = {place for place, _ in asked.conditions}
+        places = {place for place, _ in coded.conditions}
         places.update(chosen.place for group in groups[:1] for chosen in group.chosen)
-        if asked.numbers is not None:
-            places.add(asked.numbers.place)
+        if coded.numbers is not None:
+            places.add(coded.numbers.place)
         reason = self.codes.not_a_sample(places) or self.sampled
         if reason:
             raise InputError(
                 f"no answer of the population is possible: {reason}; ask for one of the table"
             )
 
-    def _answer_in_words(self, asked: _Asked, group: Group) -> Answer:
+    def _answer_in_words(self, coded: _CodedQuestion, group: Group) -> Answer:
         """Return the answer for a group, with its notes."""
-        question = asked.question
+        question = coded.question
         group_factors = [_factor(chosen) for chosen in group.chosen]
-        answer = self.answer_group(question, asked.conditions, group_factors, asked.numbers)
+        answer = self.answer_group(question, coded.conditions, group_factors, coded.numbers)
         interval = answer.interval
-        records = [*asked.conditions, *group_factors]
+        records = [*coded.conditions, *group_factors]
         places = [place for place, _ in records]
-        if asked.numbers is not None:
-            places.append(asked.numbers.place)
+        if coded.numbers is not None:
+            places.append(coded.numbers.place)
         notes = [*answer.notes]
         if interval is not None:
-            notes += self._left_out(records, asked.numbers)
+            notes += self._left_out(records, coded.numbers)
         if answer.how not in ("rule", None):
-            notes += asked.notes_on_gaps
+            notes += coded.notes_on_gaps
         if interval is not None:
-            notes += self._notes_on_bounds(asked, group, records, interval)
+            notes += self._notes_on_bounds(coded, group, records, interval)
         return Answer(
             question=question.words,
             asked=question.asked,
@@ -177,16 +177,16 @@ class MarginalAnswers:
         )
 
     def _notes_on_bounds(
-        self, asked: _Asked, group: Group, records: list[Factor], interval: EstimateInterval
+        self, coded: _CodedQuestion, group: Group, records: list[Factor], interval: EstimateInterval
     ) -> Iterable[Note]:
         """Return notes on what values beyond bounds count as, where an answer would be another one if they did not.
 
         A mean or a sum has all numbers, also those at the bounds, and a quantile those that its interval reaches.
         """
-        notes = [*self.codes.notes_on_chosen_bounds(asked.deciding_bounds, group)]
-        numbers = asked.numbers
+        notes = [*self.codes.notes_on_chosen_bounds(coded.deciding_bounds, group)]
+        numbers = coded.numbers
         if numbers is not None:
-            has_all = asked.question.asked in ("mean", "sum")
+            has_all = coded.question.asked in ("mean", "sum")
             low = -math.inf if has_all else interval.low
             high = math.inf if has_all else interval.high
             all_codes = np.ones(len(numbers.low), np.bool_)

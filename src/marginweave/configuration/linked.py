@@ -76,8 +76,8 @@ class Derivation(FrozenModel):
 
     @property
     def _kinds(self) -> tuple[DerivationKind, ...]:
-        given = (self.count, self.any_row, self.largest, self.smallest, self.within)
-        return tuple(kind for kind, value in zip(_KINDS, given, strict=True) if value)
+        values = (self.count, self.any_row, self.largest, self.smallest, self.within)
+        return tuple(kind for kind, value in zip(_KINDS, values, strict=True) if value)
 
     @property
     def kind(self) -> DerivationKind:

@@ -25,6 +25,7 @@ from marginweave.configuration.columns import (
     SetColumn,
     Texts,
 )
+from marginweave.configuration.columns.binned import BinnedColumn, ClampedEnd
 from marginweave.configuration.evaluation import (
     EvaluationSettings,
     ExpectationSettings,
@@ -551,6 +552,18 @@ class Sections(Execution):
     def private_bounds(self) -> tuple[str, ...]:
         """Names of the number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
+
+    def clamped_ends(self, name: str) -> tuple[ClampedEnd, ...]:
+        """Return the ends of a column's bounds beyond which values count as the bound; none of a column without bins."""
+        column = self.columns[name]
+        return column.clamped_ends if isinstance(column, BinnedColumn) else ()
+
+    def clamped_words(self, name: str, ends: Collection[ClampedEnd] | None = None) -> str:
+        """Return words for what values beyond some ends of a column's bounds count as, all by default; empty without ends."""
+        column = self.columns[name]
+        if not isinstance(column, BinnedColumn):
+            return ""
+        return column.clamped_words(column.clamped_ends if ends is None else ends)
 
     def rounding_words(self, name: str) -> str:
         """Return words for what the numbers of a column are rounded to; empty where they are not, or it has none."""

@@ -21,7 +21,6 @@ import numpy as np
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
@@ -267,9 +266,9 @@ def _prepared(
 def _values_beyond(configuration: Configuration, shared: _SharedLabels) -> Iterator[str]:
     """Yield for each compared column of numbers or dates what values beyond its bounds count as."""
     for name in dict.fromkeys(a.column for a in configuration.attributes if a.name in shared):
-        column = configuration.columns[name]
-        if isinstance(column, BinnedColumn) and column.clamped_ends:
-            yield f"of {name}, {column.clamped_words(column.clamped_ends)}"
+        words = configuration.clamped_words(name)
+        if words:
+            yield f"of {name}, {words}"
 
 
 def _shared_labels(before: PublishedRelease, after: PublishedRelease) -> dict[str, tuple[str, ...]]:

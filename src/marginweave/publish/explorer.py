@@ -153,12 +153,10 @@ def _clamped(configuration: Configuration, name: str, moment: Sentence | None) -
 
     `moment` is one of these, where the column has moments that may have a zone.
     """
-    column = configuration.columns[name]
     ends: list[tuple[int | None, str]] = []
-    if isinstance(column, BinnedColumn):
-        ends += [
-            (end.code, f"of {name}, {column.clamped_words([end])}") for end in column.clamped_ends
-        ]
+    for end in configuration.clamped_ends(name):
+        words = configuration.clamped_words(name, [end])
+        ends.append((end.code, f"of {name}, {words}"))
     return {
         "ends": ends,
         "says": " ".join(map(str, filter(None, [*value_sentences(configuration, name), moment]))),

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from marginweave.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
-from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.columns import DateColumn, MeasuredColumn
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
@@ -148,17 +147,16 @@ def value_sentences(configuration: Configuration, name: str) -> list[Sentence]:
     rule = configuration.structure.rule_of(name) if configuration.structure else None
     if isinstance(rule, TotalColumn):
         return [report_sentence("preparation.computed", of=listed(rule.sources))]
-    column = configuration.columns[name]
     derived = derived_sentence(configuration, name)
     sentences = [] if derived is None else [derived]
-    ends = column.clamped_ends if isinstance(column, BinnedColumn) else ()
-    if isinstance(column, BinnedColumn) and ends:
-        words = column.clamped_words(ends)
+    words = configuration.clamped_words(name)
+    if words:
         sentences.append(
             report_sentence("preparation.clamped", words=f"{words[0].upper()}{words[1:]}")
         )
-    if isinstance(column, NumberColumn) and column.decimals is not None:
-        sentences.append(report_sentence("preparation.rounded", to=column.rounding_words))
+    rounding = configuration.rounding_words(name)
+    if rounding:
+        sentences.append(report_sentence("preparation.rounded", to=rounding))
     return sentences
 
 
@@ -176,12 +174,10 @@ def _rounding(configuration: Configuration) -> Iterator[Sentence]:
 def _public_bounds(configuration: Configuration, bought: Bounds) -> Iterator[Sentence]:
     """Yield a sentence on all columns whose bounds were not bought, beyond which values count as the bound."""
     says: list[str] = []
-    for name in {attribute.column: None for attribute in configuration.attributes}:
-        column = configuration.columns[name]
-        if isinstance(column, BinnedColumn) and name not in bought:
-            ends = column.clamped_ends
-            if ends:
-                says.append(f"of {name!r}, {column.clamped_words(ends)}")
+    for name in configuration.names:
+        words = configuration.clamped_words(name)
+        if words and name not in bought:
+            says.append(f"of {name!r}, {words}")
     if says:
         yield report_sentence("preparation.public-bounds", says="; ".join(says))
 

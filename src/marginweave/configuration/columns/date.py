@@ -257,14 +257,16 @@ class DateColumn(BinnedColumn, frozen=True):
                 ClampedEnd(bound=first, is_upper=False, code=0),
                 ClampedEnd(bound=last, is_upper=True, code=last_code),
             )
-        first_day, last_day = self.edges[0] // self.per_day, (self.edges[-1] - 1) // self.per_day
-        first_label, last_label = (
-            WEEKDAYS[(day + EPOCH_WEEKDAY) % 7] for day in (first_day, last_day)
-        )
+        first_weekday = self._weekday(self.edges[0])
+        last_weekday = self._weekday(self.edges[-1] - 1)
         return (
-            ClampedEnd(bound=f"{first} ({first_label})", is_upper=False, code=None),
-            ClampedEnd(bound=f"{last} ({last_label})", is_upper=True, code=None),
+            ClampedEnd(bound=f"{first} ({first_weekday})", is_upper=False, code=None),
+            ClampedEnd(bound=f"{last} ({last_weekday})", is_upper=True, code=None),
         )
+
+    def _weekday(self, unit: int) -> str:
+        """Return the name of the day of the week of a day, or second, since 1970."""
+        return WEEKDAYS[(unit // self.per_day + EPOCH_WEEKDAY) % 7]
 
     def point_of(self, text: str) -> Fraction | None:
         """Return a date in ISO 8601 in days, or seconds, since 1970; None for any other text."""
