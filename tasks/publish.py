@@ -24,6 +24,7 @@ from marginweave.observations.payloads import unpack_aggregates
 from marginweave.observations.tables import Marginals
 from marginweave.publish.croissant import CROISSANT, croissant
 from marginweave.publish.fitted import MODEL, model_table
+from marginweave.publish.linked_tables import linked_table
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.publish.pages import internal_report, release_pages
 from marginweave.publish.reader import PublishedRelease, show_records
@@ -167,6 +168,12 @@ def counts_and_marginals(
         }
         aggregates, _ = listed_counts(aggregates, 1)
         statement = marginal_facts(normalized, configuration)
+        if normalized.linked:
+            linked = linked_table(normalized.linked)
+            files |= {
+                "linked.parquet": parquet_bytes(linked),
+                "linked.csv": csv_bytes(linked, configuration.publish.csv),
+            }
         intervals = ()
     files |= {
         "aggregates.parquet": parquet_bytes(table),

@@ -53,6 +53,8 @@ from marginweave.texts.sentences import counts_sentence
 _BYTES_A_CELL = 64
 INDICATOR = ("as declared",)
 """The label of a record of which no value of a set is left out; other records have the code behind it, of a missing value."""
+NESTED = " linked "
+"""Begins the name of a column with rows of a linked table, a name that no configuration has."""
 _SHARE = 8
 _LEAST_ROWS = 1 << 10
 _MOST_ROWS = 1 << 18
@@ -487,6 +489,27 @@ class Sections(Execution):
             for name, table in sorted((self.tables or {}).items())
             for column, derivation in table.derive.items()
         }
+
+    @cached_property
+    def counted_tables(self) -> tuple[str, ...]:
+        """Names of the linked tables whose rows are counted, sorted."""
+        tables = sorted((self.tables or {}).items())
+        return tuple(name for name, table in tables if table.at_most is not None)
+
+    @property
+    def nested_names(self) -> tuple[str, ...]:
+        """Names of the columns that hold, in each row of the source, the rows that its unit has in a counted table."""
+        return tuple(NESTED + name for name in self.counted_tables)
+
+    @property
+    def beside_attributes(self) -> tuple[Attribute, ...]:
+        """Attributes of the source that columns of linked tables can be counted beside: each cell is one public value."""
+        attributes = list[Attribute]()
+        for attribute in self.attributes:
+            column = self.columns[attribute.column]
+            if isinstance(column, MeasuredColumn) and column.public_cells and not column.is_set:
+                attributes.append(attribute)
+        return tuple(attributes)
 
     @property
     def stored_names(self) -> tuple[str, ...]:

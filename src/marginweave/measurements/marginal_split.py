@@ -17,6 +17,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.measurements import prices as planned
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.linked_counts import RowHistograms, UnitHistograms
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.pair_scores import PairScores
 from marginweave.measurements.plan import pure_noise
@@ -39,6 +40,11 @@ _TOGETHER = {
     RoundChoice: PairScores,
     RoundMarginals: LargerMarginals,
 }
+_LINKED = (UnitHistograms, RowHistograms)
+TABLES_SHARE = 0.4
+"""Share of the budget that counted linked tables have by default."""
+UNITS_PART = 0.75
+"""Part of the share of a linked table that is for units, and not for rows."""
 _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
 
 
@@ -129,7 +135,21 @@ def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
     before = planned.bounds_shares(configuration) | planned.uncounted_shares(configuration)
     share_left = 1 - sum(shares.values()) - sum(before.values())
     planned.check_share_left(share_left, {**shares, **before}, "marginals")
-    return {**before, **shares, last: share_left}
+    of_source: dict[Kind, float] = {**before, **shares, last: share_left}
+    linked = linked_shares(configuration)
+    left = 1 - sum(linked.values())
+    return {kind: share * left for kind, share in of_source.items()} | linked
+
+
+def linked_shares(configuration: Configuration) -> dict[Kind, float]:
+    """Return the share of both kinds of draws of linked tables: three quarters of `tables_share` are for units.
+
+    Each is divided equally among the counted tables; empty where none is counted. DP: from public facts.
+    """
+    if not configuration.counted_tables:
+        return {}
+    share = configuration.marginal_settings.tables_share or TABLES_SHARE
+    return {UnitHistograms: UNITS_PART * share, RowHistograms: (1 - UNITS_PART) * share}
 
 
 def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[Any]]) -> list[float]:
@@ -205,6 +225,12 @@ def _draws(
             draws.append(
                 kind.priced(RoundedGaussian, multiplier, delta=delta, threshold_delta=delta)
             )
+        elif kind in _LINKED:
+            tables = len(configuration.counted_tables)
+            multiplier = gaussian_multiplier(part / tables)
+            draws += [
+                kind.priced(RoundedGaussian, multiplier, number) for number in range(1, tables + 1)
+            ]
         else:
             draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part)))
     return draws
