@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -17,6 +17,7 @@ from marginweave.configuration.attributes import (
     without_gaps,
 )
 from marginweave.configuration.columns import (
+    Column,
     Columns,
     ConstantColumn,
     IdentifierColumn,
@@ -325,6 +326,14 @@ class Sections(Execution):
         copy = self.model_construct(_fields_set=self.model_fields_set, **fields)
         vars(copy).update(values)  # where cached properties are stored
         return copy
+
+    def of_columns(
+        self, columns: Mapping[str, Column], attributes: Sequence[Attribute]
+    ) -> Self:
+        """Return the configuration of other records, which have these columns and attributes and no rules."""
+        return self._with_cached(
+            columns=dict(columns), attributes=tuple(attributes), structure=None, tables=None, known=None
+        )
 
     @cached_property
     def has_one_gap(self) -> bool:

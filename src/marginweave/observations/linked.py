@@ -48,20 +48,22 @@ class LinkedObservation:
     steps: int
 
     @property
-    def total(self) -> float:
-        """Sum of all cells, not below 0."""
-        return max(float(self.counts.sum()), 0.0)
-
-    @property
     def spread(self) -> float:
-        """Return a standard deviation of each cell that has all that chance adds: the noise, and the grid of weights.
+        """Standard deviation of each cell that has all that chance adds (`spread_of`)."""
+        is_of_units = self.count_of == "units"
+        return spread_of(self.deviation, self.counts, self.steps if is_of_units else None)
 
-        Of a unit with n rows, k of them in a cell, k/n of it are in the cell, and on the grid this on average. The n rows share
-        D steps: each has one of two neighboring numbers of steps, D mod n of them the larger one, without replacement. With
-        p = k/n the variance of their sum is at most p/D, for any n, so that of a cell with h units is at most h/D <= total/D.
-        """
-        of_grid = self.total / self.steps if self.count_of == "units" else 0.0
-        return math.sqrt(self.deviation**2 + of_grid)
+
+def spread_of(deviation: float, counts: Floats, steps: int | None) -> float:
+    """Return a standard deviation that has the noise of a cell, and the chance by which units lie on a grid of `steps`, if any.
+
+    Of a unit with n rows, k of them in a cell, k/n of it are in the cell, and on the grid as much on average. The n rows share
+    D steps: each has one of two neighboring numbers of steps, D mod n of them the larger one, without replacement. With
+    p = k/n the variance of their sum is at most p/D for any n, so that of a cell with h units is at most h/D, and h at most
+    the sum of all cells.
+    """
+    total = max(float(counts.sum()), 0.0)
+    return math.sqrt(deviation**2 + (total / steps if steps else 0.0))
 
 
 def linked_fields(
