@@ -23,8 +23,8 @@ from marginweave.counts.layout import Blocks
 from marginweave.counts.marginals import count_marginals
 from marginweave.domain.masks import Clique
 from marginweave.mechanisms.randomness import NumberedWords
-from marginweave.prepare.nested import NestedCodes
 from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
+from marginweave.prepare.nested import NestedCodes
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1

@@ -50,7 +50,8 @@ def _check_counted(configuration: Sections) -> None:
     """Refuse tables that are counted beside what that does not hold for (ValueError)."""
     privacy = configuration.privacy
     subject = privacy.subject
-    assert subject is not None and configuration.tables is not None
+    assert subject is not None
+    assert configuration.tables is not None
     for name in configuration.counted_tables:
         table = configuration.tables[name]
         place = f"tables.{name}.at_most"

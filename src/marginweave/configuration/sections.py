@@ -327,12 +327,14 @@ class Sections(Execution):
         vars(copy).update(values)  # where cached properties are stored
         return copy
 
-    def of_columns(
-        self, columns: Mapping[str, Column], attributes: Sequence[Attribute]
-    ) -> Self:
+    def of_columns(self, columns: Mapping[str, Column], attributes: Sequence[Attribute]) -> Self:
         """Return the configuration of other records, which have these columns and attributes and no rules."""
         return self._with_cached(
-            columns=dict(columns), attributes=tuple(attributes), structure=None, tables=None, known=None
+            columns=dict(columns),
+            attributes=tuple(attributes),
+            structure=None,
+            tables=None,
+            known=None,
         )
 
     @cached_property

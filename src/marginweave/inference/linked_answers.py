@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from marginweave.answers.answer import About, Answer, Counted
@@ -79,7 +78,11 @@ class LinkedAnswers:
 
     def _check(self, question: Question) -> None:
         """Refuse a question that the histograms of its kind have no answer to (InputError)."""
-        asked = [*(name for name, _ in question.where), *question.by, *filter(None, [question.column])]
+        asked = [
+            *(name for name, _ in question.where),
+            *question.by,
+            *filter(None, [question.column]),
+        ]
         own = [name for name in asked if name in self.table.columns]
         others = [name for name in asked if name in self._source_columns]
         if question.each == "row":
@@ -114,14 +117,15 @@ class LinkedAnswers:
     def _by_rows(self) -> MarginalAnswers:
         return self._answers("rows", {})
 
-    def _answers(
-        self, count_of: CountOf, of_source: dict[str, Attribute]
-    ) -> MarginalAnswers:
+    def _answers(self, count_of: CountOf, of_source: dict[str, Attribute]) -> MarginalAnswers:
         """Return the answers from the histograms of a kind, as if its columns were those of one table."""
         labels = dict(zip(self.domain.names, self.domain.labels, strict=True))
-        attributes = [replace(attribute, name=name, column=name) for name, attribute in of_source.items()]
+        attributes = [
+            replace(attribute, name=name, column=name) for name, attribute in of_source.items()
+        ]
         columns: dict[str, Column] = {
-            name: self.configuration.columns[attribute.column] for name, attribute in of_source.items()
+            name: self.configuration.columns[attribute.column]
+            for name, attribute in of_source.items()
         }
         values = [labels[attribute.name] for attribute in of_source.values()]
         for name, column in self.table.columns.items():
@@ -139,7 +143,9 @@ class LinkedAnswers:
         )
         sizes = domain_sizes(attributes, domain.labels)
         places = {a.name: i for i, a in enumerate(of_source.values())}
-        places |= {f"{self.name}.{name}": len(places) + i for i, name in enumerate(self.table.columns)}
+        places |= {
+            f"{self.name}.{name}": len(places) + i for i, name in enumerate(self.table.columns)
+        }
         observations = []
         for seen, counts in self.histograms:
             if seen.count_of == count_of:
@@ -174,34 +180,36 @@ def open_linked(place: Path, name: str) -> LinkedAnswers:
     try:
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
-        if name not in declared.counted_tables:
-            counted = listed(declared.counted_tables) if declared.counted_tables else "none"
-            raise InputError(f"the release has no counts of a table {name!r}; of linked tables: {counted}")
-        cells = read_columns(place / "linked.parquet", ["histogram", "count"])
-        counts = cells.column("count").combine_chunks()
-        ends = np.searchsorted(
-            cells.column("histogram").to_numpy(), np.arange(1, len(statement.linked or ()) + 1), "right"
-        )
-        histograms = []
-        start = 0
-        for seen, end in zip(statement.linked or (), ends.tolist(), strict=True):
-            if end - start != seen.cells:
-                raise ValueError("linked.parquet and privacy.json differ")
-            if seen.table == name:
-                histograms.append((seen, counts.slice(start, seen.cells)))
-            start = end
+        histograms = _histograms(place, statement) if statement.linked else []
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
         raise InputError(
             f"{place} does not hold a complete release (privacy.json and linked.parquet)"
         ) from None
-    configuration = declared.with_bounds(statement.bounds)
+    if name not in declared.counted_tables:
+        counted = listed(declared.counted_tables) if declared.counted_tables else "none"
+        raise InputError(
+            f"the release has no counts of a table {name!r}; of linked tables it has: {counted}"
+        )
     return LinkedAnswers(
         name=name,
         table=(declared.tables or {})[name],
-        configuration=configuration.with_undeclared(declared.undeclared),
+        configuration=declared.with_bounds(statement.bounds).with_undeclared(declared.undeclared),
         domain=statement.released_domain,
-        histograms=histograms,
+        histograms=[(seen, counts) for seen, counts in histograms if seen.table == name],
     )
+
+
+def _histograms(place: Path, statement: PrivacyStatement) -> list[tuple[LinkedStatement, pa.Array]]:
+    """Return what privacy.json says of each histogram, and its counts; raises ValueError where the files differ."""
+    counts = read_columns(place / "linked.parquet", ["count"]).column("count").combine_chunks()
+    histograms = []
+    start = 0
+    for seen in statement.linked or ():
+        histograms.append((seen, counts.slice(start, seen.cells)))
+        start += seen.cells
+    if start != len(counts):
+        raise ValueError("linked.parquet has other cells than privacy.json")
+    return histograms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,9 +12,9 @@ from marginweave.measurements.base import Drawn
 from marginweave.measurements.contribution_bound import ContributionBound
 from marginweave.measurements.few_records import one_way_of_both
 from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.linked_counts import linked_observations
 from marginweave.measurements.marginal_rows import by_level
 from marginweave.measurements.one_way import drawn_one_way
-from marginweave.measurements.linked_counts import linked_observations
 from marginweave.measurements.record_count import RecordCount
 from marginweave.measurements.round_draws import Rounds
 from marginweave.measurements.rows_beyond_cap import observed_uncounted

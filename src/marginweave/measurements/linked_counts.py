@@ -42,7 +42,11 @@ from marginweave.mechanisms.base import Sensitivity
 from marginweave.mechanisms.gaussian import RoundedGaussian, gaussian_sigma
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.observations.linked import CountOf, LinkedAxis, LinkedObservation
-from marginweave.observations.payloads import observation_bytes, pack_observations, unpack_observations
+from marginweave.observations.payloads import (
+    observation_bytes,
+    pack_observations,
+    unpack_observations,
+)
 from marginweave.observations.tables import Observation
 from marginweave.prepare.nested import NestedCodes
 
@@ -125,8 +129,10 @@ class LinkedColumns:
         counted = drawn.counted.attributes
         axes = []
         for place in self.attributes:
-            gaps = counted[place].gaps if len(counted[place].gaps) > 1 else (None,) * len(
+            gaps = (
                 counted[place].gaps
+                if len(counted[place].gaps) > 1
+                else (None,) * len(counted[place].gaps)
             )
             axes.append(LinkedAxis("", counted[place].name, (*labels[place], *gaps)))
         for name, column in self.table.columns.items():
@@ -250,9 +256,7 @@ class LinkedHistograms(Measurement[MarginalCounts]):
         for table, part in enumerate(counts.parts):
             noisy = counts.noise.add(counts.tables[table], part, bits, table)
             observed.append(
-                Observation(
-                    attributes=counts.cliques[table], counts=noisy, deviation=float(part)
-                )
+                Observation(attributes=counts.cliques[table], counts=noisy, deviation=float(part))
             )
         return pack_observations(observed)
 

@@ -42,9 +42,7 @@ class NestedCodes:
         """
         owners = self.owners
         order = np.lexsort((words.words_of(owners, self.ranks), owners))
-        return NestedCodes(
-            lengths=self.lengths, codes=tuple(codes[order] for codes in self.codes)
-        )
+        return NestedCodes(lengths=self.lengths, codes=tuple(codes[order] for codes in self.codes))
 
 
 def nested_codes(column: pa.ChunkedArray) -> NestedCodes:

@@ -142,7 +142,6 @@ class LinkedStatement(Described):
     )
 
 
-
 class CountsStatement(Described):
     """What was computed from draws."""
 
