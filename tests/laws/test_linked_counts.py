@@ -82,7 +82,7 @@ def neighbors() -> Iterator[tuple[tuple[int, int], tuple[int, int], bool]]:
     """All pairs of tables that differ in one patient, and whether the patient comes or goes."""
     for table in TABLES:
         for place, state in itertools.product(range(2), range(len(STATES))):
-            other = (*table[:place], state, *table[place + 1 :])
+            other = (state, table[1]) if place == 0 else (table[0], state)
             if other > table:
                 yield table, other, not (STATES[table[place]][0] and STATES[state][0])
 
@@ -142,9 +142,9 @@ def _kinds(place: int) -> Iterator[tuple[str, Integers, Integers]]:
 
 def test_the_rest_of_a_table_does_not_matter() -> None:
     """Neither the order of stays in their file, nor orphans, nor rows without an id."""
-    for table in TABLES[:: len(STATES) + 2]:
+    for table, seed in itertools.product([(7, 3), (8, 7), (2, 6)], range(1, 4)):
         for name in NAMES:
-            for one, other in zip(outcome(table)[name], outcome(table, 1)[name], strict=True):
+            for one, other in zip(outcome(table)[name], outcome(table, seed)[name], strict=True):
                 assert np.array_equal(one, other)
     for name in NAMES:
         for one, other in zip(outcome((0, 7))[name], outcome((1, 7))[name], strict=True):

@@ -164,14 +164,6 @@ class LinkedTable(FrozenModel):
         Field(default_factory=dict),
     ]
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.derive and self.at_most is None:
-            raise MustError("have at_most, so that its rows are counted, or derive, or both")
-        if self.beside is not None and self.at_most is None:
-            raise MustError("have at_most beside beside, or neither")
-        return self
-
     @property
     def read_names(self) -> tuple[str, ...]:
         """Names of the columns that are read, but that of the ids: those that are counted, and those that `derive` names."""

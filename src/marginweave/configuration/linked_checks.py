@@ -37,6 +37,12 @@ def check_tables(configuration: Sections) -> None:
     _check_counted(configuration)
     derived: set[str] = set()
     for name, table in sorted(configuration.tables.items()):
+        if not table.derive and table.at_most is None:
+            raise ValueError(
+                f"tables.{name} needs at_most, with which its rows are counted, or derive, or both"
+            )
+        if table.beside is not None and table.at_most is None:
+            raise ValueError(f"tables.{name}.beside needs at_most, with which rows are counted")
         _check_columns(configuration, name, table)
         for column, derivation in table.derive.items():
             place = f"tables.{name}.derive.{column}"
