@@ -17,6 +17,7 @@ from marginweave.drafts.subjects import are_subjects, names_subjects
 from marginweave.drafts.tally import handled, judge
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.linked.source import ReleaseSource
+from marginweave.linked.tallies import NestedTally
 from marginweave.released.evaluation import BrokenRule
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import Request
@@ -26,9 +27,11 @@ from .advice import (
     NO_ROWS,
     SIZE,
     Remark,
+    beyond_finding,
     check_sentence,
     column_findings,
     id_finding,
+    linked_cells_finding,
     long_cells_finding,
     ownerless_finding,
     rule_finding,
@@ -68,18 +71,29 @@ def check_table(request: Request) -> list[CheckedRow]:
         _with_text(source),
         None if request.suites[0] is None else Suite(request.suites[0], raw_input=True),
     )
+    tables = configuration.tables or {}
+    tallies = {
+        nested: NestedTally(tables[name])
+        for name, nested in zip(
+            configuration.counted_tables, configuration.nested_names, strict=True
+        )
+    }
     record_look(
         request.folder.home, "check", configuration.dataset, request.source, configuration.written
     )
     with source.unchanged("the source was changed while it was read; check it again"):
-        for block in source.tables(inspection.columns):
-            inspection.add(block)
+        for block in source.tables((*inspection.columns, *tallies)):
+            inspection.add(block.drop_columns(list(tallies)))
+            for name, tally in tallies.items():
+                tally.add(block.column(name))
             pa.default_memory_pool().release_unused()
         long_cells = source.long_cells()
     rows = inspection.rows()
     if long_cells is not None:
         rows.append(CheckedRow(subject="table", findings=(long_cells_finding(long_cells),)))
     rows += _unlinked_rows(source)
+    for name, tally in zip(configuration.counted_tables, tallies.values(), strict=True):
+        rows += _counted_rows(name, tally)
     return sorted(rows, key=lambda row: row.order)
 
 
@@ -92,6 +106,16 @@ def _unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
                 linked.by, unlinked.without_id, unlinked.orphans, unlinked.rows
             )
             yield CheckedRow(subject=f"tables.{linked.name}", findings=(finding,))
+
+
+def _counted_rows(name: str, tally: NestedTally) -> Iterator[CheckedRow]:
+    """Yield what a steward should know of the rows of a counted table: those beyond `at_most`, and cells not as declared."""
+    if tally.rows_beyond:
+        yield CheckedRow(subject=f"tables.{name}", findings=(beyond_finding(tally),))
+    for column, empty in tally.empty.items():
+        if empty:
+            finding = linked_cells_finding(column, empty / tally.rows)
+            yield CheckedRow(subject=f"tables.{name}.columns.{column}", findings=(finding,))
 
 
 def _with_text(source: ReleaseSource) -> list[str]:

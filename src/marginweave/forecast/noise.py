@@ -255,7 +255,10 @@ def linked_forecast(configuration: Configuration) -> Iterator[Sentence]:
         columns = units.columns(configuration)
         table = {"table": columns.name, "most": columns.table.at_most or 1}
         yield plan_sentence(
-            "linked.counted", **table, units=_span(configuration, units), rows=_span(configuration, rows)
+            "linked.counted",
+            **table,
+            units=_span(configuration, units),
+            rows=_span(configuration, rows),
         )
         if configuration.rows is not None:
             own = slice(len(columns.attributes), len(columns.sizes))
