@@ -15,8 +15,8 @@ from marginweave.prepare.nested import nested_codes
 class NestedTally:
     """How many units have rows of a table, and more than `at_most`, and how many cells have no declared value. Private.
 
-    `units` have rows, `units_beyond` more than `at_most`, of which `rows_beyond` are in no count of rows. `empty` has the number
-    of cells without a declared value, by column.
+    `units` have rows. `units_beyond` have more than `at_most`, of which `rows_beyond` are in no count of rows. `empty` has by
+    column the number of cells without a declared value.
     """
 
     table: LinkedTable
