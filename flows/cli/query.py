@@ -86,7 +86,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     Example: `marginweave query affairs-1a2b3c4d --where "age >= 30" --by religious --share`
     """
     from marginweave.configuration.question import read_condition, read_questions
-    from marginweave.inference.answers import find_release, read_answers
+    from marginweave.inference.answers import open_answers
     from marginweave.inference.linked_answers import ReleaseAnswers
 
     options: dict[str, Any] = {"of": of, "level": level}
@@ -102,8 +102,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     chosen = {name: value for name, value in {"by": by, **statistics}.items() if value}
     if questions is not None and (where or chosen):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
-    place = find_release(home, released)
-    opened = ReleaseAnswers(place=place, source=read_answers(place, tell))
+    opened = ReleaseAnswers(home=home, named=released, source=open_answers(home, released, tell))
     contents: Mapping[str, Mapping[str, Any]]
     if questions is not None:
         contents = read_questions(questions, options)
@@ -145,12 +144,11 @@ def table(
         raise InputError("table shows one to three columns; use query --by for more")
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
-    from marginweave.inference.answers import find_release, read_answers
+    from marginweave.inference.answers import open_answers
     from marginweave.inference.linked_answers import ReleaseAnswers
 
-    place = find_release(home, released)
-    opened = read_answers(place, tell)
-    questions = ReleaseAnswers(place=place, source=opened)
+    opened = open_answers(home, released, tell)
+    questions = ReleaseAnswers(home=home, named=released, source=opened)
     answers = _answers(questions, {"": {"by": columns, "level": level}})
     if as_json:
         test, sentence = _independence(opened, columns)

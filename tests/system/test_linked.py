@@ -87,7 +87,7 @@ def test_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) 
     check_rows(folder / "release", stays)
     asked = marginweave("query", "r", "--table", "stays", "--each", "unit", "--by", "kind")
     assert asked.returncode == 2
-    assert "needs a column of the source that says so" in asked.stderr
+    assert "derive a column of the source that says so" in asked.stderr
     asked = marginweave("query", "r", "--table", "stays", "--by", "kind", "--json")
     assert sum(row["estimate"] for row in json.loads(asked.stdout)) == pytest.approx(
         sum(min(len(those), AT_MOST) for those in stays), abs=120

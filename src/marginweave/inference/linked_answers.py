@@ -28,7 +28,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
-from marginweave.inference.answers import Answers
+from marginweave.inference.answers import Answers, find_release
 from marginweave.observations.linked import CountOf, spread_of
 from marginweave.observations.tables import Observation
 from marginweave.publish.tables import read_columns
@@ -93,9 +93,8 @@ class LinkedAnswers:
                 )
         elif question.asked in ("count", "sum") and own:
             raise InputError(
-                f"how many units have such a row in {self.name} was not measured: it needs a column of the source that says "
-                f"so (tables.{self.name}.derive, any: {{{own[0]}: …}}); a share or mean with each: unit, and a count of rows, "
-                "are possible"
+                f"how many units have such a row of {self.name} was not measured; derive a column of the source that says so "
+                f"(tables.{self.name}.derive, any: {{{own[0]}: …}}), or ask for a share, or for rows"
             )
 
     @cached_property
@@ -214,9 +213,10 @@ def _histograms(place: Path, statement: PrivacyStatement) -> list[tuple[LinkedSt
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseAnswers:
-    """Answers questions about all tables of the release in the folder `place`; those about its records are from `source`."""
+    """Answers questions about all tables of a release (`find_release`); those about its records are from `source`."""
 
-    place: Path
+    home: Path
+    named: str
     source: Answers
     _linked: dict[str, LinkedAnswers] = field(default_factory=dict)
 
@@ -241,5 +241,6 @@ class ReleaseAnswers:
     def linked(self, table: str) -> LinkedAnswers:
         """Return the answers of a linked table, which is read once."""
         if table not in self._linked:
-            self._linked[table] = open_linked(self.place, table)
+            place = find_release(self.home, self.named)
+            self._linked[table] = open_linked(place, table)
         return self._linked[table]

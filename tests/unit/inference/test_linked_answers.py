@@ -135,7 +135,7 @@ def test_a_mean_is_by_rows_or_by_units() -> None:
 
 def test_what_nothing_measured_is_refused() -> None:
     refusals = [
-        ({"where": {"kind": "emergency"}, "each": "unit"}, "was not measured: it needs a column"),
+        ({"where": {"kind": "emergency"}, "each": "unit"}, "was not measured; derive a column"),
         ({"by": "kind", "each": "unit"}, "derive, any: {kind: …}"),
         ({"sum": "days", "each": "unit"}, "how many units have such a row"),
         ({"by": "sex"}, "rows of stays were counted by its columns alone, and 'sex'"),
