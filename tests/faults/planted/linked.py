@@ -129,10 +129,7 @@ FAULTS = (
         file=_COUNTS,
         text="l1=mass, l2_squared=mass**2, steps=steps",
         instead="l1=mass, l2_squared=mass, steps=steps",
-        killed_by=(
-            f"{_COUNTED}::test_no_unit_moves_a_histogram_further_than_its_sensitivity",
-            f"{_COUNTED}::test_a_histogram_has_the_planned_noise",
-        ),
+        killed_by=(f"{_COUNTED}::test_no_unit_moves_a_histogram_further_than_its_sensitivity",),
     ),
     Fault(
         name="each histogram of a linked table has the noise of the whole draw",
