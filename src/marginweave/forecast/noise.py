@@ -13,6 +13,7 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
+from marginweave.counts.marginals import cells
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.base import Forecast, Measurement
@@ -261,13 +262,23 @@ def linked_forecast(configuration: Configuration) -> Iterator[Sentence]:
             rows=_span(configuration, rows),
         )
         if configuration.rows is not None:
-            own = slice(len(columns.attributes), len(columns.sizes))
-            sigma = max(units.forecast(configuration).sigmas[own])
+            sigma = max(_pooled_sigma(configuration, units, column) for column in columns.own)
             error = RoundedGaussian.mean_error * sigma / configuration.rows
             yield plan_sentence("linked.good-for", **table, share=Share(error))
         if columns.left_out:
             pairs = listed([f"{a} with {b}" for a, b in columns.left_out])
             yield plan_sentence("linked.left-out", **table, cells=MOST_CELLS, pairs=pairs)
+
+
+def _pooled_sigma(configuration: Configuration, draw: LinkedHistograms, column: int) -> float:
+    """Return the noise of a value of one column by all histograms that have it: their sums, weighted by precision."""
+    sizes = draw.columns(configuration).sizes
+    histograms = zip(draw.cliques(configuration), draw.forecast(configuration).sigmas, strict=True)
+    precision = 0.0
+    for clique, sigma in histograms:
+        if column in clique:
+            precision += sizes[column] / (cells(clique, sizes) * sigma**2)
+    return precision**-0.5
 
 
 def _span(configuration: Configuration, draw: LinkedHistograms) -> Sentence:

@@ -107,10 +107,14 @@ class LinkedColumns:
         return (*((a,) for a in range(len(self.sizes))), *kept)
 
     @property
+    def own(self) -> range:
+        """Numbers of the columns of the table."""
+        return range(len(self.attributes), len(self.sizes))
+
+    @property
     def pairs(self) -> tuple[Clique, ...]:
         """All pairs of two columns of which one, at least, is of the table."""
-        own = range(len(self.attributes), len(self.sizes))
-        return tuple(sorted((a, b) for b in own for a in range(b)))
+        return tuple(sorted((a, b) for b in self.own for a in range(b)))
 
     @cached_property
     def left_out(self) -> tuple[tuple[str, str], ...]:
