@@ -127,13 +127,17 @@ def check_rows(release: Path, stays: list[list[Stay]]) -> None:
 
 
 def test_check_says_which_rows_belong_to_nobody(marginweave: CommandLine, tmp_path: Path) -> None:
-    path, _ = files(tmp_path)
+    path, stays = files(tmp_path, **COUNTED)
     looked = marginweave("check", path)
     said = " ".join(looked.stdout.split())
     assert "Of 1,402 rows, 1 with an id that no row of the source has, and 1 without one" in said
     assert MARKER not in looked.stdout + looked.stderr
     plan = " ".join(marginweave("plan", path).stdout.split())
     assert "One person is all rows with one patient, in stays, too" in plan
+    assert "Rows of stays: counted so that all rows of a person weigh 1 together" in plan
+    beyond = [len(those) - AT_MOST for those in stays if len(those) > AT_MOST]
+    assert f"{len(beyond)} have more than 3; {sum(beyond)} of 1,400 rows are in no count" in said
+    assert "of the cells of kind have no declared value" in said
 
 
 REFUSALS = {

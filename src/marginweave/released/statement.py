@@ -69,7 +69,7 @@ class PlannedMechanism(Described):
 
 
 class DrawNoise(Described):
-    """The noise of a draw, as far as it has one standard deviation; that of each marginal is in `marginals`."""
+    """The noise of a draw, as far as it has one standard deviation; those of tables are in `marginals` and `linked`."""
 
     sensitivity: int | None = optional(
         "How far one unit moves what is chosen by or measured, in records."
