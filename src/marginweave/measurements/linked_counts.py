@@ -272,6 +272,7 @@ class LinkedHistograms(Measurement[MarginalCounts]):
         steps = self.steps(configuration)
         return tuple(
             LinkedObservation(
+                draw=self.name,
                 table=columns.name,
                 count_of=self.count_of,
                 axes=tuple(axes[a] for a in observation.attributes),

@@ -34,12 +34,13 @@ class LinkedAxis(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkedObservation:
-    """A dense noisy histogram of the rows of `table`, with an axis for each of `axes`.
+    """A dense noisy histogram of the rows of `table`, with an axis for each of `axes`, by the draw of this name.
 
     With `count_of` "units" the rows of a unit weigh 1 together, in whole numbers of 1/`steps`; with "rows" each row that was
     kept weighs 1. `deviation` is the standard deviation of the noise of a cell, in units or rows.
     """
 
+    draw: str
     table: str
     count_of: CountOf
     axes: tuple[LinkedAxis, ...]
@@ -74,7 +75,7 @@ def linked_fields(
     fields = []
     for i, seen in enumerate(observations):
         arrays[f"linked-{i:06d}"] = seen.counts
-        fields.append([seen.table, seen.count_of, seen.axes, seen.deviation, seen.steps])
+        fields.append([seen.draw, seen.table, seen.count_of, seen.axes, seen.deviation, seen.steps])
     return arrays, fields
 
 
@@ -83,9 +84,10 @@ def linked_of_fields(
 ) -> tuple[LinkedObservation, ...]:
     """Return the histograms that `linked_fields` took apart."""
     observations = []
-    for i, (table, count_of, axes, deviation, steps) in enumerate(fields):
+    for i, (draw, table, count_of, axes, deviation, steps) in enumerate(fields):
         observations.append(
             LinkedObservation(
+                draw=draw,
                 table=table,
                 count_of=count_of,
                 axes=tuple(LinkedAxis(t, name, tuple(texts)) for t, name, texts in axes),

@@ -63,6 +63,7 @@ def linked_statements(
     for seen in observations:
         most = 1 if seen.count_of == "units" else tables[seen.table].at_most or 1
         statement = LinkedStatement(
+            draw=seen.draw,
             table=seen.table,
             count_of=seen.count_of,
             columns=tuple(axis.name for axis in seen.axes),

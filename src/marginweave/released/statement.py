@@ -125,6 +125,7 @@ class MarginalStatement(Described):
 class LinkedStatement(Described):
     """One measured histogram of the rows of a linked table."""
 
+    draw: str = Field(description="The draw that measured it.")
     table: str = Field(description="Name of the linked table.")
     count_of: Literal["units", "rows"] = Field(
         description="units: the rows of each unit weigh 1 together; rows: each row that was kept counts 1."
