@@ -174,18 +174,24 @@ def counts_and_marginals(
         }
         aggregates, _ = listed_counts(aggregates, 1)
         statement = marginal_facts(normalized, configuration)
-        if normalized.linked:
-            linked = linked_table(normalized.linked)
-            files |= {
-                "linked.parquet": parquet_bytes(linked),
-                "linked.csv": csv_bytes(linked, configuration.publish.csv),
-            }
+        files |= _linked_files(normalized, configuration)
         intervals = ()
     files |= {
         "aggregates.parquet": parquet_bytes(table),
         "aggregates.csv": csv_bytes(table, configuration.publish.csv),
     }
     return aggregates, intervals, files, statement
+
+
+def _linked_files(normalized: Marginals, configuration: Configuration) -> dict[str, bytes]:
+    """Return the files of the histograms of linked tables; none where no such table was counted."""
+    if not normalized.linked:
+        return {}
+    table = linked_table(normalized.linked)
+    return {
+        "linked.parquet": parquet_bytes(table),
+        "linked.csv": csv_bytes(table, configuration.publish.csv),
+    }
 
 
 def _remarks(configuration: Configuration, bounds: Mapping[int, int]) -> list[str]:
