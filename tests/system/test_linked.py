@@ -20,8 +20,10 @@ from tests.support.linked_tables import HOSPITAL, STAYS, Stay, derived_by_defini
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
 AT_MOST = 3
-COUNTED = {"tables": {"stays": {**STAYS, "at_most": AT_MOST}}}
-COUNTED |= {"aggregate": {"method": "marginals", "cliques": {"all": 2}, "tables_share": 0.25}}
+COUNTED: dict[str, Any] = {
+    "aggregate": {"method": "marginals", "cliques": {"all": 2}},
+    "tables": {"stays": {**STAYS, "at_most": AT_MOST, "share": 0.25}},
+}
 LITTLE = {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}
 
 

@@ -11,7 +11,7 @@ from marginweave.base.errors import MustError
 from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
 from marginweave.configuration.execution import Source
 from marginweave.configuration.rules.conditions import Allowed, Condition
-from marginweave.configuration.values import FrozenModel, Whole, check_name
+from marginweave.configuration.values import FrozenModel, OpenFraction, Whole, check_name
 
 DerivationKind = Literal["count", "any", "largest", "smallest", "within"]
 _KINDS: tuple[DerivationKind, ...] = ("count", "any", "largest", "smallest", "within")
@@ -150,7 +150,8 @@ class LinkedTable(FrozenModel):
     follows from the rows.
 
     With `at_most` the table is counted: each of its columns alone, in pairs, and beside the columns of the source that `beside`
-    names, by default all whose values are public. Counts of rows take at most this many rows of a unit.
+    names, by default all whose values are public. Counts of rows take at most this many rows of a unit. `share` is the part of the
+    budget that this takes; shares of other draws are of what counted tables leave.
     """
 
     source: Source
@@ -159,6 +160,7 @@ class LinkedTable(FrozenModel):
     columns: Annotated[NamedColumns, Field(default_factory=dict)]
     at_most: Annotated[Whole, Field(ge=1, le=MOST_ROWS_OF_UNIT)] | None = None
     beside: Texts | None = None
+    share: OpenFraction | None = None
     derive: Annotated[
         dict[str, Annotated[Derivation, BeforeValidator(_derivation)]],
         Field(default_factory=dict),

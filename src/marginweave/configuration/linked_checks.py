@@ -37,12 +37,7 @@ def check_tables(configuration: Sections) -> None:
     _check_counted(configuration)
     derived: set[str] = set()
     for name, table in sorted(configuration.tables.items()):
-        if not table.derive and table.at_most is None:
-            raise ValueError(
-                f"tables.{name} needs at_most, with which its rows are counted, or derive, or both"
-            )
-        if table.beside is not None and table.at_most is None:
-            raise ValueError(f"tables.{name}.beside needs at_most, with which rows are counted")
+        _check_purpose(name, table)
         _check_columns(configuration, name, table)
         for column, derivation in table.derive.items():
             place = f"tables.{name}.derive.{column}"
@@ -52,12 +47,32 @@ def check_tables(configuration: Sections) -> None:
             _check_derivation(configuration, place, table, column, derivation)
 
 
+def _check_purpose(name: str, table: LinkedTable) -> None:
+    """Refuse a table that is neither counted nor read for derived columns, and keys of counted tables in others (ValueError)."""
+    if table.at_most is not None:
+        return
+    if not table.derive:
+        raise ValueError(
+            f"tables.{name} needs at_most, with which its rows are counted, or derive, or both"
+        )
+    for key, value in (("beside", table.beside), ("share", table.share)):
+        if value is not None:
+            raise ValueError(f"tables.{name}.{key} needs at_most, with which rows are counted")
+
+
 def _check_counted(configuration: Sections) -> None:
     """Refuse tables that are counted beside what that does not hold for (ValueError)."""
     privacy = configuration.privacy
     subject = privacy.subject
     assert subject is not None
     assert configuration.tables is not None
+    shares = configuration.table_shares
+    if sum(shares) >= 1:
+        named = ", ".join(map("{:g}".format, shares))
+        raise ValueError(
+            f"tables must leave something of the budget for the source; the shares of counted tables are {named}: "
+            "together below 1"
+        )
     for name in configuration.counted_tables:
         table = configuration.tables[name]
         place = f"tables.{name}.at_most"

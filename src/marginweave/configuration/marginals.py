@@ -214,8 +214,7 @@ class MarginalSettings(PaperPreset):
     pairs become one marginal of at most this many cells. `values_share` pays for the discovery of private domains, with
     `delta_threshold_share` of delta. With fewer than `least_records`, by the noisy counts of single attributes, the draw of
     larger marginals measures single attributes again and a few pairs instead (`measurements.few_records`). `preset: paper`
-    sets the constants of PrivSyn for all keys that are not written. `tables_share` is for the rows of linked tables, and all
-    other shares are of what it leaves.
+    sets the constants of PrivSyn for all keys that are not written.
     """
 
     # PrivSyn's constants that differ from ours: single attributes, and scores, have an eighth of the share of pairs, and
@@ -233,7 +232,6 @@ class MarginalSettings(PaperPreset):
     selection_share: OpenFraction = 0.05
     values_share: OpenFraction = 0.05
     bounds_share: OpenFraction | None = None
-    tables_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
     merge_cells: Annotated[int | Literal["none"], _MERGE] = "none"
     least_records: Annotated[Whole, Field(ge=1)] | None = None

@@ -54,6 +54,8 @@ from marginweave.texts.sentences import counts_sentence
 _BYTES_A_CELL = 64
 INDICATOR = ("as declared",)
 """The label of a record of which no value of a set is left out; other records have the code behind it, of a missing value."""
+TABLES_SHARE = 0.4
+"""Share of the budget that counted linked tables have together by default."""
 NESTED = " linked "
 """Begins the name of a column with rows of a linked table, a name that no configuration has."""
 _SHARE = 8
@@ -506,6 +508,12 @@ class Sections(Execution):
         """Names of the linked tables whose rows are counted, sorted."""
         tables = sorted((self.tables or {}).items())
         return tuple(name for name, table in tables if table.at_most is not None)
+
+    @property
+    def table_shares(self) -> tuple[float, ...]:
+        """Share of the budget of each of `counted_tables`: as declared, or an equal part of `TABLES_SHARE`."""
+        tables = [(self.tables or {})[name] for name in self.counted_tables]
+        return tuple(table.share or TABLES_SHARE / len(tables) for table in tables)
 
     @property
     def nested_names(self) -> tuple[str, ...]:

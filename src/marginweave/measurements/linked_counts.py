@@ -151,7 +151,7 @@ class LinkedHistograms(Measurement[MarginalCounts]):
     their mu^2 add up to the price of the draw (`parts`).
     """
 
-    share_key = "aggregate.tables_share"
+    share_key = "tables"
     heading = "linked tables"
     is_repeated = False
     count_of: ClassVar[CountOf]

@@ -41,8 +41,6 @@ _TOGETHER = {
     RoundMarginals: LargerMarginals,
 }
 _LINKED = (UnitHistograms, RowHistograms)
-TABLES_SHARE = 0.4
-"""Share of the budget that counted linked tables have by default."""
 UNITS_PART = 0.75
 """Part of the share of a linked table that is for units, and not for rows."""
 _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
@@ -142,13 +140,13 @@ def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
 
 
 def linked_shares(configuration: Configuration) -> dict[Kind, float]:
-    """Return the share of both kinds of draws of linked tables: three quarters of `tables_share` are for units.
+    """Return the share of both kinds of draws of linked tables: three quarters of the share of a table are for units.
 
-    Each is divided equally among the counted tables; empty where none is counted. DP: from public facts.
+    Empty where none is counted. DP: from public facts.
     """
-    if not configuration.counted_tables:
+    share = sum(configuration.table_shares)
+    if not share:
         return {}
-    share = configuration.marginal_settings.tables_share or TABLES_SHARE
     return {UnitHistograms: UNITS_PART * share, RowHistograms: (1 - UNITS_PART) * share}
 
 
@@ -162,7 +160,19 @@ def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[An
         shares = epsilon_shares(shares)
     kinds = [_TOGETHER.get(type(draw), type(draw)) for draw in draws]
     number = Counter(kinds)
-    return [shares[kind] / number[kind] for kind in kinds]
+    found = []
+    for kind, draw in zip(kinds, draws, strict=True):
+        if kind in _LINKED:
+            found.append(_of_tables(configuration, shares[kind])[draw.place[0] - 1])
+        else:
+            found.append(shares[kind] / number[kind])
+    return found
+
+
+def _of_tables(configuration: Configuration, amount: float) -> list[float]:
+    """Return the part of each counted linked table of an amount that is for all, by their shares."""
+    shares = configuration.table_shares
+    return [amount * share / sum(shares) for share in shares]
 
 
 def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
@@ -226,11 +236,10 @@ def _draws(
                 kind.priced(RoundedGaussian, multiplier, delta=delta, threshold_delta=delta)
             )
         elif kind in _LINKED:
-            tables = len(configuration.counted_tables)
-            multiplier = gaussian_multiplier(part / tables)
-            draws += [
-                kind.priced(RoundedGaussian, multiplier, number) for number in range(1, tables + 1)
-            ]
+            parts_of_tables = _of_tables(configuration, part)
+            for number, part_of_table in enumerate(parts_of_tables, 1):
+                multiplier = gaussian_multiplier(part_of_table)
+                draws.append(kind.priced(RoundedGaussian, multiplier, number))
         else:
             draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part)))
     return draws

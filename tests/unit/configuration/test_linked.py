@@ -102,6 +102,19 @@ REFUSED = [
     ({f"{STAYS}by": ""}, "tables.stays.by must not be empty"),
     ({f"{STAYS}derive": {}}, "tables.stays needs at_most, with which its rows are counted, or"),
     ({f"{STAYS}beside": ["sex"]}, "tables.stays.beside needs at_most"),
+    ({f"{STAYS}share": 0.2}, "tables.stays.share needs at_most"),
+    (
+        {
+            f"{STAYS}at_most": 2,
+            f"{STAYS}share": 0.9,
+            "tables__more": {
+                "source": "m.csv",
+                "at_most": 2,
+                "columns": {"a": {"type": "boolean"}},
+            },
+        },
+        "tables must leave something of the budget for the source; the shares of counted tables are 0.2, 0.9",
+    ),
     ({f"{STAYS}at_most": 0}, "tables.stays.at_most (0) must be"),
     (
         {f"{STAYS}at_most": 3, "privacy__unit": {"column": "patient", "max_records": 2}},
