@@ -150,8 +150,8 @@ class LinkedTable(FrozenModel):
     follows from the rows.
 
     With `at_most` the table is counted: each of its columns alone, in pairs, and beside the columns of the source that `beside`
-    names, by default all whose values are public. Counts of rows take at most this many rows of a unit. `share` is the part of the
-    budget that this takes; shares of other draws are of what counted tables leave.
+    names, by default all whose values are public. Counts of rows take at most this many rows of a unit. `share` is the part of
+    the budget that this takes; shares of other draws are of what counted tables leave.
     """
 
     source: Source

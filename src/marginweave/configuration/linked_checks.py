@@ -48,7 +48,7 @@ def check_tables(configuration: Sections) -> None:
 
 
 def _check_purpose(name: str, table: LinkedTable) -> None:
-    """Refuse a table that is neither counted nor read for derived columns, and keys of counted tables in others (ValueError)."""
+    """Refuse a table that is neither counted nor read for derived columns, and keys without effect (ValueError)."""
     if table.at_most is not None:
         return
     if not table.derive:
