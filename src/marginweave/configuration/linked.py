@@ -166,6 +166,12 @@ class LinkedTable(FrozenModel):
         clamped = ((*rule.conditions, rule.column) for rule in self.derive.values())
         return frozenset(name for names in clamped for name in names if name)
 
+    def can_be_missing(self, column: str, usual: Texts) -> bool:
+        """Return whether a cell of a column can be missing as it is declared; `usual` is as in `missing_texts`."""
+        return bool(self.missing_texts(column, usual)) or (
+            getattr(self.columns[column], "outside", None) == "null"
+        )
+
     def missing_texts(self, column: str, usual: Texts) -> Texts:
         """Return the texts that mean "no value" in a column of this table; `usual` are those of the configuration."""
         declared = self.columns.get(column)

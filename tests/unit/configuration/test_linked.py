@@ -32,6 +32,22 @@ def changed(**changes: Any) -> dict[str, Any]:
 STAYS = "tables__stays__"
 REFUSED = [
     (
+        {f"{STAYS}columns__days__bounds": [0, 14]},
+        "tables.stays.columns.days must have bounds that hold those of columns.longest: bounds: [0, 60]",
+    ),
+    (
+        {f"{STAYS}columns__admitted__bounds": ["2024-03-01", "2025-03-31"]},
+        "tables.stays.columns.admitted must have bounds that hold those of columns.first: bounds: [2024-01-01, 2025-03-31]",
+    ),
+    (
+        {"columns__longest__decimals": 1},
+        "tables.stays.columns.days must have decimals: 1, or none, as columns.longest has",
+    ),
+    (
+        {"columns__emergency__outside": "error"},
+        "columns.emergency must not have outside: error, as its cells follow from rows",
+    ),
+    (
         {"privacy__unit": "row"},
         "tables needs the column that says whose row it is: privacy: {unit:",
     ),
