@@ -97,7 +97,7 @@ ODD = "?"
 OTHERS: dict[str, list[str | None]] = {
     "kind": ["planned", "emergency", "birth", None],
     "days": ["0", "3", "60", None],
-    "admitted": ["2024-01-01", "2024-02-15", "2024-12-31", None],
+    "admitted": ["2024-01-01", "2024-02-15", "2024-06-15", "2024-12-31", None],
     "discharged": ["2024-01-01", "2024-02-05", "2024-12-31", None],
 }
 """Cells that could be in place of one: the bounds, values near to others, values that meet a condition or none, a missing one."""

@@ -131,7 +131,9 @@ class Usability:
             if fault is not None:
                 column = self.configuration.columns[name]
                 assert isinstance(column, MeasuredColumn)
-                faults[f"column {name!r}: {fault.of(column)}"] = fault
+                table = self.configuration.linked_table_of(name)
+                source = f", which follows from rows of tables.{table}" if table else ""
+                faults[f"column {name!r}{source}: {fault.of(column)}"] = fault
         if faults:
             reasons = "; ".join(faults)
             if set(faults.values()) == {Unusable.MOST}:

@@ -209,7 +209,7 @@ def _gathered(
         order = np.argsort(records.column(_ROW).to_numpy())
         records = records.take(pa.array(order))
         numbers = records.column(_ROW).to_numpy()
-        yield CleanBlock(records.select(list(configuration.names)), numbers)
+        yield CleanBlock(records.drop_columns([_ROW]), numbers)
 
 
 def subject_digests(
