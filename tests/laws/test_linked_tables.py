@@ -100,7 +100,7 @@ OTHERS: dict[str, list[str | None]] = {
     "admitted": ["2024-01-01", "2024-02-15", "2024-06-15", "2024-12-31", None],
     "discharged": ["2024-01-01", "2024-02-05", "2024-12-31", None],
 }
-"""Cells that could be in place of one: the bounds, values near to others, values that meet a condition or none, a missing one."""
+"""Cells that could be in place of one: bounds, values near to others, values that meet a condition or none, a missing one."""
 READ = {
     "emergency": ("kind",),
     "longest": ("kind", "days"),
@@ -123,7 +123,10 @@ def possible(name: str, cells: tuple[tuple[str | None, ...], ...]) -> set[Any]:
     """All values of a derived column, with each other cell in place of those that are not as declared."""
     columns = READ[name]
     choices = [
-        [OTHERS[column] if cell == ODD else [cell] for column, cell in zip(columns, row, strict=True)]
+        [
+            OTHERS[column] if cell == ODD else [cell]
+            for column, cell in zip(columns, row, strict=True)
+        ]
         for row in cells
     ]
     rows = [list(product(*row)) for row in choices]

@@ -89,7 +89,9 @@ def _check_derivation(
                 f'columns.{name} needs missing: [""], as {derivation.kind} gives no value where there is no such row'
             )
     if isinstance(column, MeasuredColumn) and column.outside == "error":
-        raise ValueError(f"columns.{name} must not have outside: error, as its cells follow from rows")
+        raise ValueError(
+            f"columns.{name} must not have outside: error, as its cells follow from rows"
+        )
     if isinstance(column, BinnedColumn) and derivation.column:
         _check_ends(place, table, name, column, derivation.column)
     _check_conditions(configuration, place, table, derivation)

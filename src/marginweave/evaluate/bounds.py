@@ -135,7 +135,9 @@ def _missing_codes(marginals: Marginals, configuration: Configuration) -> dict[i
     """Return the code of a missing value by attribute, of those that count cells which are not as declared, too."""
     counted = configuration.with_undeclared(marginals.domain.with_undeclared)
     sizes = marginals.domain.sizes
-    return {a: sizes[a] for a, attribute in enumerate(counted.attributes) if len(attribute.gaps) > 1}
+    return {
+        a: sizes[a] for a, attribute in enumerate(counted.attributes) if len(attribute.gaps) > 1
+    }
 
 
 def _with_one_gap(

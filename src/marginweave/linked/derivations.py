@@ -276,7 +276,9 @@ class DoubtfulPairs:
     @property
     def units(self) -> Flags:
         """Flags of the units; shape (units + 1,)."""
-        declared, there = (starts * ends - both for starts, ends, both in self._rows.reshape(2, 3, -1))
+        declared, there = (
+            starts * ends - both for starts, ends, both in self._rows.reshape(2, 3, -1)
+        )
         return there > declared
 
 
@@ -305,7 +307,9 @@ class DatedRows:
     def of_units(self, first: int, number: int) -> DatedRows:
         """Return the rows of so many units from the `first` on, which become units from 0 on."""
         is_kept = (self.units >= first) & (self.units < first + number)
-        return DatedRows(self.units[is_kept] - np.int32(first), self.starts[is_kept], self.ends[is_kept])
+        return DatedRows(
+            self.units[is_kept] - np.int32(first), self.starts[is_kept], self.ends[is_kept]
+        )
 
 
 def units_with_near_rows(rows: DatedRows, most: int) -> Integers:

@@ -214,7 +214,9 @@ class ReleaseSource:
             digests, has_id = self._ids(table, subject.column, key)
             places = pa.array(units.of(digests, has_id))
             cells = {name: table.column(name) for name in stored}
-            cells |= {name: of_units.take(places) for name, of_units in values.items() if name in columns}
+            cells |= {
+                name: of_units.take(places) for name, of_units in values.items() if name in columns
+            }
             yield pa.table({name: cells[name] for name in columns})
 
     def _units(self, column: str, key: bytes) -> UnitNumbers:

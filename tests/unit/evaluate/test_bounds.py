@@ -159,9 +159,7 @@ def test_an_empty_cell_of_a_record_is_missing_or_not_as_declared() -> None:
     drawn = Marginals(domain=domain, one_way=(one, other), larger=(pair,))
     sex, region = np.indices((4, 4)).reshape(2, -1)
     made = (np.repeat(np.minimum(sex, 2), table.ravel()), np.repeat(region, table.ravel()))
-    bounds = {
-        b.attributes: b for b in marginal_bounds(drawn, Records([made], domain), config)
-    }
+    bounds = {b.attributes: b for b in marginal_bounds(drawn, Records([made], domain), config)}
     assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
     noise = distance_bound(0, math.sqrt(4 + 1 / 12), 16)
     assert bounds[("sex", "region")].bound == pytest.approx(noise)
