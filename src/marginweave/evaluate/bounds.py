@@ -108,13 +108,12 @@ def marginal_bounds(
         ]
         used = normal or holders
         noisy, sigma = _combined(used, attributes)
-        merged_codes = (
-            [np.arange(len(noisy))] if is_single else [compression.codes[a] for a in attributes]
-        )
+        merged_codes = [compression.codes[a] for a in attributes]
+        if is_single:
+            merged_codes = [np.arange(len(noisy))]
         counts, outside = _count_cells(numbering, tally, merged_codes, noisy.shape)
         differences = noisy - counts.reshape(noisy.shape) * weight
-        differences = _with_one_gap(differences, attributes, gaps, merged_codes)
-        distance = float(np.abs(differences).sum())
+        distance = _distance(differences, attributes, gaps, merged_codes)
         outside_distance = outside * weight  # no row of the table is outside the cells
         bound = None
         if normal:
@@ -140,20 +139,20 @@ def _missing_codes(marginals: Marginals, configuration: Configuration) -> dict[i
     }
 
 
-def _with_one_gap(
-    table: Floats,
+def _distance(
+    differences: Floats,
     attributes: Clique,
     gaps: Mapping[int, int],
     merged_codes: Sequence[NDArray[np.integer]],
-) -> Floats:
-    """Return a table in which missing cells and those that are not as declared, the last code, are counted together."""
+) -> float:
+    """Return the L1 distance of two tables by their differences, missing cells and those of the last code as one cell."""
     for axis, attribute in enumerate(attributes):
         if attribute in gaps:
-            cells = np.moveaxis(table, axis, 0)
+            cells = np.moveaxis(differences, axis, 0)
             together = cells[:-1].copy()
             together[merged_codes[axis][gaps[attribute]]] += cells[-1]
-            table = np.moveaxis(together, 0, axis)
-    return table
+            differences = np.moveaxis(together, 0, axis)
+    return float(np.abs(differences).sum())
 
 
 def dependent_pairs(marginals: Marginals) -> dict[Clique, bool]:
