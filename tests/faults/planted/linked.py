@@ -118,8 +118,8 @@ FAULTS = (
     Fault(
         name="the digest of a release's input leaves out linked tables",
         file="src/marginweave/linked/places.py",
-        text="        yield from content(place)\n",
-        instead="",
+        text='{"": self.root, **self.linked}.items()',
+        instead='{"": self.root}.items()',
         killed_by=(f"{_CELLS}::test_the_digest_is_of_all_tables",),
     ),
     Fault(
