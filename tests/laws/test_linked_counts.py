@@ -51,7 +51,7 @@ STATES: tuple[tuple[bool, tuple[Stay, ...]], ...] = (
     (True, (E, E, E)),
 )
 """Whether a patient has a row in the source, and the stays: without the former the latter are orphans."""
-TABLES = list(itertools.product(range(len(STATES)), repeat=2))
+TABLES = list(itertools.product(range(len(STATES)), range(len(STATES))))
 PLAN = plan_budget(counted_hospital())
 DRAWS = [draw for draw in PLAN.draws if isinstance(draw, LinkedHistograms)]
 NAMES = [draw.name for draw in DRAWS]

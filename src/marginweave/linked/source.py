@@ -7,7 +7,7 @@ an id that no row of the source has, belongs to nobody and is in no value.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.sections import NESTED
+from marginweave.configuration.sections import NESTED, UNDECLARED
 from marginweave.linked.derivations import (
     DerivedColumn,
     LinkedRows,
@@ -135,6 +135,8 @@ class ReleaseSource:
     linked: tuple[LinkedSource, ...] = ()
     unlinked: dict[str, UnlinkedRows] = field(default_factory=dict)
     """By linked tables, how many rows belong to nobody, once the tables were read. For the operator alone."""
+    watch: Callable[[str, LinkedRows], None] | None = None
+    """Is given rows of each linked table that belong to somebody, with its name. For the operator alone."""
 
     @classmethod
     def of(cls, places: TablePlaces, configuration: Configuration) -> ReleaseSource:
@@ -192,8 +194,9 @@ class ReleaseSource:
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the `columns` in this order, piece by piece, as `TableSource.tables`.
 
-        They are of the table, derived (`Configuration.derived`), or hold rows (`Configuration.nested_names`). With others than
-        the table's the ids of the source are read first, then the linked tables, and then the source.
+        They are of the table, derived (`Configuration.derived`), flags of these (`undeclared_flags`), or hold rows
+        (`nested_names`). With others than the table's the ids of the source are read first, then the linked tables, and then
+        the source.
 
         DP: 1-stable for units that come, go or change with all their rows in all tables: a derived cell is a function of its
         row's id and of the rows of linked tables with this id. So a unit moves the rows that have its id, and no other.
@@ -201,8 +204,10 @@ class ReleaseSource:
         Raises:
             InputError: as `TableSource.tables`.
         """
+        flags = {UNDECLARED + name: name for name in self.configuration.undeclared_by_rows}
         others = {*self.configuration.derived, *self.configuration.nested_names}
-        wanted = [name for name in columns if name in others]
+        followed = (flags.get(name, name) for name in columns)
+        wanted = [*dict.fromkeys(name for name in followed if name in others)]
         subject = self.configuration.privacy.subject
         if not wanted or subject is None:
             yield from self.root.tables(columns)
@@ -216,7 +221,9 @@ class ReleaseSource:
             digests, has_id = self._ids(table, subject.column, key)
             places = pa.array(units.of(digests, has_id))
             cells = {name: table.column(name) for name in stored}
-            cells |= {name: of_units.take(places) for name, of_units in values.items()}
+            cells |= {
+                name: of_units.take(places) for name, of_units in values.items() if name in columns
+            }
             yield pa.table({name: cells[name] for name in columns})
 
     def _units(self, column: str, key: bytes) -> UnitNumbers:
@@ -269,8 +276,12 @@ class ReleaseSource:
             linked_rows = LinkedRows(numbers[is_linked], table.filter(pa.array(is_linked)), kinds)
             for column in columns.values():
                 column.add(linked_rows)
+            if self.watch is not None:
+                self.watch(linked.name, linked_rows)
         self.unlinked[linked.name] = UnlinkedRows(rows, without_id, orphans)
-        return {name: column.values() for name, column in columns.items()}
+        values = {name: column.values() for name, column in columns.items()}
+        flags = {UNDECLARED + name: pa.array(each.undeclared()) for name, each in columns.items()}
+        return values | flags
 
     def _column(self, linked: LinkedSource, name: str, units: int) -> DerivedColumn:
         """Return a column in the making: derived, or with the rows themselves."""

@@ -1,8 +1,8 @@
-"""Tallies of the rows of counted tables, for their operator: who has how many, and cells without a declared value. Private."""
+"""Tallies of the rows of counted tables, for their operator: how many rows units have. Private."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,9 @@ from marginweave.prepare.nested import nested_codes
 
 @dataclass
 class NestedTally:
-    """How many units have rows of a table, and more than `at_most`, and how many cells have no declared value. Private.
+    """How many units have rows of a table, and more than `at_most`. Private.
 
-    `units` have rows. `units_beyond` have more than `at_most`, of which `rows_beyond` are in no count of rows. `empty` has by
-    column the number of cells without a declared value.
+    `units` have rows. `units_beyond` have more than `at_most`, of which `rows_beyond` are in no count of rows.
     """
 
     table: LinkedTable
@@ -24,16 +23,12 @@ class NestedTally:
     units_beyond: int = 0
     rows: int = 0
     rows_beyond: int = 0
-    empty: dict[str, int] = field(default_factory=dict)
 
     def add(self, column: pa.ChunkedArray) -> None:
         """Take in some rows of the source, by the column with their rows of the table."""
-        nested = nested_codes(column)
-        beyond = np.maximum(nested.lengths - (self.table.at_most or 0), 0)
-        self.units += int((nested.lengths > 0).sum())
+        lengths = nested_codes(column).lengths
+        beyond = np.maximum(lengths - (self.table.at_most or 0), 0)
+        self.units += int((lengths > 0).sum())
         self.units_beyond += int((beyond > 0).sum())
-        self.rows += int(nested.lengths.sum())
+        self.rows += int(lengths.sum())
         self.rows_beyond += int(beyond.sum())
-        for (name, declared), codes in zip(self.table.columns.items(), nested.codes, strict=True):
-            is_empty = codes == len(declared.labels)
-            self.empty[name] = self.empty.get(name, 0) + int(is_empty.sum())

@@ -51,6 +51,7 @@ def encode_blocks(
         table = coding.with_labels(block.table, labels)
         words = streams("encode", block.numbers)
         codes = coding.encode_table(table, configuration, words)
+        codes = coding.with_undeclared_cells(codes, table, configuration)
         counted = coding.with_indicators(codes, table, configuration)
         return replace(counted, nested=_nested(block, streams)), block.numbers
 
