@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.base.durable import write_once
-from marginweave.base.errors import InputError
+from marginweave.base.errors import InputError, printable
 from marginweave.base.places import is_path
 
 from .console import Home, out
@@ -85,7 +85,12 @@ def init(
         draft, family = _draft_linked(forms, target, home, encoding=encoding is None)
     else:
         draft = _draft(
-            files[0], forms[files[0]], target, home, encoding=encoding is None, dictionary=dictionary
+            files[0],
+            forms[files[0]],
+            target,
+            home,
+            encoding=encoding is None,
+            dictionary=dictionary,
         )
         family = None
     _write_new(target, write_draft(draft))
@@ -164,9 +169,7 @@ def _draft_linked(
             with about_table(place):
                 recognised = recognise(place, form, encoding=encoding)
             sources.append(
-                DraftedSource(
-                    place=place, form=recognised, guesses=guesses(form, recognised)
-                )
+                DraftedSource(place=place, form=recognised, guesses=guesses(form, recognised))
             )
         draft, family = draft_linked(sources)
     place_of = {source.form.file: source.place for source in sources}
@@ -199,29 +202,32 @@ def _tell_read(rows: int, source: str, form: SourceFile) -> None:
 def _tell_links(draft: ConfigurationDraft, family: Family) -> None:
     """Print by which columns tables are linked, and how many rows have no unit: exact counts, which no file has."""
     root = family.root
+    key = printable(family.key)
+    ids = family.ids
     out.print(
-        f"A unit is a row of {root}, by {family.key}, with its rows in all tables (the counts are for you alone):"
+        f"A unit is a row of {root}, by {key}, with its rows in all tables (the counts are for you alone):"
+    )
+    out.print(
+        f"  - {root}: of {ids.rows:,} rows {ids.repeated:,} have the id of an earlier one, {ids.rows - ids.filled:,} have none"
     )
     for table in draft.tables:
         link = table.link
         lost = f"{link.orphans:,} have an id that {root} has not, {link.without_id:,} have none"
+        above = f"{table.above:,} of {len(link.rows_of_ids):,} ids have more than {table.end} rows"
         out.print(
-            f"  - {table.name}, by {link.by}: of {link.ids.rows:,} rows {lost}; {table.above:,} of {len(link.rows_of_ids):,} ids "
-            f"have more than {table.end} rows"
+            f"  - {table.name}, by {printable(link.by)}: of {link.ids.rows:,} rows {lost}; {above}"
         )
+        advice = [*table.doubts, *table.guesses]
         if link.is_one_to_one:
-            out.print(
-                f"    No id has two rows: add the columns of {table.name} to {root}, and they can be released",
-                style="yellow",
+            advice.append(
+                f"No id has two rows: add the columns of {table.name} to {root}, and they can be released"
             )
-        for line in table.doubts:
+        for line in advice:
             out.print(f"    {line}", style="yellow")
-        for guess in table.guesses:
-            out.print(f"    {guess}", style="yellow")
     for name, link in family.below.items():
         out.print(
-            f"  - {name} is left out: its rows belong to those of {link.parent}, by {link.by}. Add the column {family.key} to it, "
-            "and draft again",
+            f"  - {name} is left out: its rows belong to rows of {link.parent}, by {printable(link.by)}. Add the column "
+            f"{key} to it, and draft again",
             style="yellow",
         )
 

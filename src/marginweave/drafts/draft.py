@@ -7,7 +7,7 @@ the draft (0600) and nowhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,33 +63,53 @@ class DraftedSource:
 
 
 def draft_linked(sources: Sequence[DraftedSource]) -> tuple[ConfigurationDraft, Family]:
-    """Return the draft for several tables, and how they belong together: `find_family` finds which of them is the source.
+    """Return the draft for several tables, as `draft_tables`, with what was guessed, and may be wrong, of each file.
 
     DP: none; it is as sensitive as the tables until each fact is confirmed.
 
     Raises:
-        InputError: as `draft_configuration`, with the place of the table, or `find_family`.
+        InputError: as `draft_configuration`, with the place of the table, or as `draft_tables`.
     """
     by_name = dict(zip(_table_names(sources), sources, strict=True))
     tables: dict[str, TableFacts] = {}
     for name, each in by_name.items():
         with about_table(each.place):
             tables[name] = _read(each.place, each.form)
-    family = find_family(tables)
+    forms = {name: each.form for name, each in by_name.items()}
+    draft, family = draft_tables(None, forms, tables)
+    linked = []
+    for table in draft.tables:
+        source = by_name[table.name]
+        doubts = (*table.doubts, *_doubts_of_file(source.place, source.form))
+        linked.append(replace(table, guesses=source.guesses, doubts=doubts))
     root = by_name[family.root]
+    doubts = (*draft.doubts, *_doubts_of_file(root.place, root.form))
+    return replace(draft, guesses=root.guesses, doubts=doubts, tables=linked), family
+
+
+def draft_tables(
+    dataset: str | None, forms: Mapping[str, SourceFile], tables: Mapping[str, TableFacts]
+) -> tuple[ConfigurationDraft, Family]:
+    """Return the draft for several tables, and how they belong together: `find_family` finds which of them is the source.
+
+    Args:
+        dataset: Name of the ledger account; that of the source if None.
+        forms: The source of each table as the draft names it, and how it is written.
+        tables: The tables by the same names, in the order in which they were named.
+
+    Raises:
+        InputError: as `propose_configuration` and `find_family`.
+    """
+    family = find_family(tables)
     facts = replace(tables[family.root], key=family.key)
-    with about_table(root.place):
-        draft = propose_configuration(dataset_name(root.place), root.form, facts)
+    draft = propose_configuration(dataset or family.root, forms[family.root], facts)
     taken = set(facts.header)
     linked = []
     for name, link in family.children.items():
-        source = by_name[name]
-        table = propose_linked(name, source.form, tables[name], link, taken)
-        doubts = (*header_doubts(tables[name].names), *_doubts_of_file(source.place, source.form))
-        linked.append(replace(table, guesses=source.guesses, doubts=doubts))
+        table = propose_linked(name, forms[name], tables[name], link, taken)
+        linked.append(replace(table, doubts=header_doubts(tables[name].names)))
         taken |= {derived.name for derived in table.derived}
-    doubts = (*draft.doubts, *_doubts_of_file(root.place, root.form))
-    return replace(draft, guesses=root.guesses, doubts=doubts, tables=linked), family
+    return replace(draft, tables=linked, counts_nothing=False), family
 
 
 @contextmanager

@@ -38,9 +38,9 @@ _RULES = """\
 # says confirm. No: delete its entry, from the dash on. A release says which rules it has, and its records keep them.
 """
 _TABLES = """\
-# Linked tables. Each entry of `derive` makes a column of the source from the rows of a unit, and is a suggestion. Keep it: delete
-# its `confirm: true`. Decline it: delete the entry, the column of its name above, and columns here that no other entry reads.
-# A table without entries is left out. `by` is the column with the id of the unit: look whether it is.
+# Linked tables: `by` is the column with the id of the unit; look whether it is. Each entry of `derive` is a suggestion: it
+# makes a column of the source from the rows with one id. Keep it: delete its `confirm: true`. Decline it: delete the entry,
+# the column of its name above, and columns here that no other entry reads. A table without entries must be left out.
 """
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
@@ -99,9 +99,10 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
         unit = "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
     else:
         column = yaml_line(subject.column)
-        looked_at = (
-            "unit, and at max_records: the table proposes it, and something public should say it"
-        )
+        if subject.shares:
+            looked_at += (
+                ", and at max_records: the table proposes it, and something public should say it"
+            )
         unit = f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.words}\n"
     exponent = delta_exponent(about_rows)
     remark = "well below 1 / (number of people)"

@@ -50,6 +50,11 @@ class IdColumn:
         return int(self.counts.sum())
 
     @property
+    def repeated(self) -> int:
+        """Number of rows with the id of an earlier row."""
+        return self.filled - len(self.counts)
+
+    @property
     def distinct_share(self) -> float:
         """Distinct ids by row with an id: 1 where each id is in one row."""
         return len(self.counts) / max(self.filled, 1)
@@ -99,6 +104,8 @@ class Family:
 
     root: str
     key: str
+    ids: IdColumn
+    """The ids in the key of the root."""
     children: Mapping[str, Link]
     below: Mapping[str, Link]
     """Of tables that have the id of a child and none of the root, their link to that child."""
@@ -155,12 +162,14 @@ def find_family(tables: Mapping[str, TableFacts]) -> Family:
     for name in tables:
         if name in {root, *children}:
             continue
-        found = [link for link in links if link.child == name and link.parent in {*children, *below}]
+        found = [
+            link for link in links if link.child == name and link.parent in {*children, *below}
+        ]
         if not found:
             raise InputError(_not_linked(name, root, key))
         below[name] = found[0]
     ordered = {name: children[name] for name in tables if name in children}
-    return Family(root=root, key=key, children=ordered, below=below)
+    return Family(root=root, key=key, ids=keys.ids(root, key), children=ordered, below=below)
 
 
 def _no_key(tables: Mapping[str, TableFacts]) -> str:
@@ -171,9 +180,7 @@ def _no_key(tables: Mapping[str, TableFacts]) -> str:
 
 
 def _not_linked(name: str, root: str, key: str) -> str:
-    return (
-        f"{name} has no column with the ids of {root}: give it the column {key!r}, under this name, or draft without it"
-    )
+    return f"{name} has no column with the ids of {root}: give it the column {key!r}, under this name, or draft without it"
 
 
 def _links(keys: _Keys, parent: str, child: str) -> Iterator[Link]:
@@ -204,16 +211,18 @@ def _link(keys: _Keys, parent: tuple[str, str], child: tuple[str, str]) -> Link:
 def _fits(keys: _Keys, link: Link) -> bool:
     """Return whether a column refers to a key: most of its ids are there, and the key has fewer rows for an id.
 
-    Where both have each id once, the table that was named first has the key; two columns `id` number two kinds of things.
+    Where both have each id once, the table with more ids has the key, and of equal ones the table that was named first. Two
+    columns `id` of that kind number two kinds of things.
     """
     if link.linked < _KNOWN * max(link.ids.filled, 1):
         return False
-    shares = keys.ids(link.parent, link.key).distinct_share, link.ids.distinct_share
-    if shares[0] == shares[1]:
-        order = list(keys.tables)
-        is_bare = bool(_BARE.fullmatch(link.by))
-        return order.index(link.parent) < order.index(link.child) and not is_bare
-    return shares[0] > shares[1]
+    known = keys.ids(link.parent, link.key)
+    if known.distinct_share != link.ids.distinct_share:
+        return known.distinct_share > link.ids.distinct_share
+    order = list(keys.tables)
+    parent = -len(known.counts), order.index(link.parent)
+    child = -len(link.ids.counts), order.index(link.child)
+    return parent < child and not _BARE.fullmatch(link.by)
 
 
 def _are_of_one_name(parent: str, key: str, by: str) -> bool:

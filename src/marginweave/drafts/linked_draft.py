@@ -31,7 +31,9 @@ _NOT_DERIVED = ("text", "codes", "missing")
 _COUNT = "how many rows; more than {end} count as {end}: a higher end costs no noise, and has cells of few people"
 _ANY = "whether any row has it"
 _EXAMPLE = "whether any row has it: one such line for each value that you will ask for"
-_WITHIN = f"whether a row follows another one within {_DAYS} days: write the days that you will ask for"
+_WITHIN = (
+    f"whether a row follows another one within {_DAYS} days: write the days that you will ask for"
+)
 _LARGEST = "the largest of the rows; smallest: {name} gives the other end"
 
 
@@ -112,9 +114,7 @@ def _suggestions(
     """Yield what can be derived of the rows: their number, rows that follow each other, values that any has, largest ones."""
     edges = [0, *(edge for edge in _ENDS if edge < end), end]
     counted = ColumnDraft("number", {"bounds": [0, end], "bins": edges, "decimals": 0})
-    yield DerivedDraft(
-        name="", rule={"count": True}, column=counted, remark=_COUNT.format(end=end)
-    )
+    yield DerivedDraft(name="", rule={"count": True}, column=counted, remark=_COUNT.format(end=end))
     if not link.is_one_to_one:
         yield from _followers(facts, columns, source)
     yield from list(_conditions(facts, columns))[:_MOST_CONDITIONS]
@@ -157,9 +157,7 @@ def _followers(
         )
 
 
-def _conditions(
-    facts: TableFacts, columns: Mapping[str, ColumnDraft]
-) -> Iterator[DerivedDraft]:
+def _conditions(facts: TableFacts, columns: Mapping[str, ColumnDraft]) -> Iterator[DerivedDraft]:
     """Yield whether any row has a value: true, one of a few, or an example of many."""
     for name, draft in columns.items():
         values: Sequence[str] = ()
