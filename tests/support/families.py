@@ -78,7 +78,7 @@ def _constant(chance: random.Random) -> Callable[[], str]:
 
 
 KINDS = (_category, _boolean, _number, _date, _text, _constant)
-TITLES = (
+TITLES: tuple[str, ...] = (
     "kind",
     "days",
     "date",
