@@ -80,7 +80,7 @@ def init(
             raise InputError(
                 "--dictionary describes the columns of one file; leave it out, and name code lists in the draft"
             )
-        if len(forms) < len(files):
+        if len({form.file for form in forms.values()}) < len(files):
             raise InputError("a file is named twice; name each table once")
         draft, family = _draft_linked(forms, target, home, encoding=encoding is None)
     else:
