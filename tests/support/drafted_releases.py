@@ -53,7 +53,7 @@ def answered_yes(draft: str, **privacy: Any) -> dict[str, Any]:
     tables = configuration.get("tables", {}).values()
     sections = [configuration["source"], configuration["privacy"]]
     for table in tables:
-        sections += [table["source"], *table["derive"].values()]
+        sections += [table, table["source"], *table["derive"].values()]
     for section in sections:
         if isinstance(section, dict):
             section.pop("confirm", None)

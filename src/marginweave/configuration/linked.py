@@ -145,15 +145,26 @@ def _derivation(value: Any) -> Any:
     return value
 
 
+def _confirmed(confirm: bool | None) -> bool | None:
+    # a question of the field, as one of the table is not asked before all of its columns are confirmed
+    if confirm:
+        raise UnconfirmedError(
+            "was drafted and waits for confirmation: does by name the column with the id of the unit of privacy? Correct it, "
+            "and delete confirm: true"
+        )
+    return confirm
+
+
 class LinkedTable(FrozenModel):
     """A table with any number of rows for a unit of privacy, whose id is in its column `by`.
 
     `columns` declares the columns that `derive` reads, as the columns of a release are declared. `missing` lists the texts
     that mean "no value" in this table, instead of the configuration's list. `derive` has, by the names of columns of the
-    source, how each follows from the rows.
+    source, how each follows from the rows. `confirm: true` marks a table that `marginweave init` has found.
     """
 
     source: Source
+    confirm: Annotated[Confirm, AfterValidator(_confirmed)] = None
     by: str | None = None
     missing: Texts | None = None
     columns: Annotated[NamedColumns, Field(default_factory=dict)]

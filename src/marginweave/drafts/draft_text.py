@@ -38,9 +38,9 @@ _RULES = """\
 # says confirm. No: delete its entry, from the dash on. A release says which rules it has, and its records keep them.
 """
 _TABLES = """\
-# Linked tables: `by` is the column with the id of the unit; look whether it is. Each entry of `derive` is a suggestion: it
-# makes a column of the source from the rows with one id. Keep it: delete its `confirm: true`. Decline it: delete the entry,
-# the column of its name above, and columns here that no other entry reads. A table without entries must be left out.
+# Linked tables. Each entry of `derive` is a suggestion: it makes a column of the source from the rows with one id. Keep it:
+# delete its `confirm: true`. Decline it: delete the entry, the column of its name above, and columns here that no other entry
+# reads. A table without entries must be left out.
 """
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
@@ -146,6 +146,7 @@ def _table_lines(tables: Sequence[LinkedDraft]) -> list[str]:
         lines.append(f"  {yaml_line(table.name)}:\n")
         below = [*(f"# {doubt}\n" for doubt in table.doubts)]
         below += _source_lines(table.source, table.guesses)
+        below.append("confirm: true  # does `by` name the id of the unit? Then delete this line\n")
         below.append(f"by: {yaml_line(table.link.by)}\n")
         if table.columns:
             below.append("columns:\n")

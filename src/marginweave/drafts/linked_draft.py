@@ -68,9 +68,9 @@ class LinkedDraft:
 
     @property
     def question_count(self) -> int:
-        """Number of facts that wait for a yes."""
+        """Number of facts that wait for a yes: the ids, the source if it was guessed, columns, and suggestions."""
         columns = sum(column.waits for column in self.columns.values())
-        return bool(self.guesses) + columns + len(self.derived)
+        return 1 + bool(self.guesses) + columns + len(self.derived)
 
 
 def propose_linked(

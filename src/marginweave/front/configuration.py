@@ -184,6 +184,7 @@ def _remarks_of(draft: ConfigurationDraft) -> dict[str, str]:
     remarks = {name: column.remark for name, column in draft.columns.items()}
     for table in draft.tables:
         place = f"tables.{table.name}"
+        remarks[place] = f"does by ({table.link.by}) name the id of the unit?"
         for name, column in table.columns.items():
             remarks[f"{place}.columns.{name}"] = column.remark
         for derived in table.derived:
@@ -349,16 +350,16 @@ class Configuration(Shown, dict[str, Any]):
         return facts
 
     def _drafted_in_tables(self) -> dict[str, dict[str, Any]]:
-        """Return what waits to be confirmed in linked tables, by name: sources, columns, and derived columns."""
+        """Return what waits to be confirmed in linked tables, by name: ids, sources, columns, and derived columns."""
         waiting: dict[str, dict[str, Any]] = {}
         for name, table in (self.get("tables") or {}).items():
-            sections = {"source": table.get("source")}
+            sections = {"": table, ".source": table.get("source")}
             for key in ("columns", "derive"):
                 for column, section in table.get(key, {}).items():
-                    sections[f"{key}.{column}"] = section
+                    sections[f".{key}.{column}"] = section
             for place, section in sections.items():
                 if isinstance(section, dict) and section.get("confirm") in (True, "true"):
-                    waiting[f"tables.{name}.{place}"] = section
+                    waiting[f"tables.{name}{place}"] = section
         return waiting
 
     def _drafted_rules(self) -> dict[str, dict[str, Any]]:
