@@ -122,7 +122,7 @@ class ForkedCommandLine(CommandLine):
 
 
 class ServedCommandLine(ForkedCommandLine):
-    """The installed program where a command calls Prefect's server, and forks for all others, which spend a tenth of the time."""
+    """The installed program where a command calls Prefect's server; all others, which are forked, take a tenth of the time."""
 
     def __call__(
         self, *arguments: str | Path, timeout: float = 400, umask: int = -1
