@@ -70,5 +70,5 @@ _CHANGED = "validate: the source was changed since the run began"
 
 def _check_digest(reference: RunReference, source: ReleaseSource) -> None:
     """Refuse a source that changed: checked before the first row is read and after the last, so that digest and rows agree."""
-    if not reference.is_source(source.chunks()):
+    if not reference.is_source(source.contents()):
         raise InputError(_CHANGED)

@@ -435,7 +435,7 @@ class MarginalAnswers:
         if is_known or of_population or question.asked in ("mean", "sum"):
             by_model = replace(self, squares=model)
             interval, note = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
-            note = note or (_RESTS if is_known else _UNCLAIMED)
+            note = note or (_RESTS if is_known else _unclaimed(model))
             return GroupAnswer(interval=interval, notes=(note,), how="model", claimed=is_known)
         reach = self._reach(question)
         if numbers is not None:
@@ -450,7 +450,7 @@ class MarginalAnswers:
             interval = self._count_or_bound(records, reach)
             note = None
         axes = {place for place, _ in factors}
-        note = note or (_BETWEEN_FITS if model.tells_of_part(axes) else _BETWEEN)
+        note = note or (_BETWEEN_FITS if model.tells_of_part(axes) else _between(model))
         return GroupAnswer(interval=interval, notes=(note,), how="bounds")
 
     def _reach(self, question: Question) -> Reach:
@@ -667,6 +667,26 @@ class MarginalAnswers:
                     if np.unique(weights[codes]).size > 1:
                         merged_labels[", ".join(labels[code] for code in codes.tolist())] = None
         return f"{name}: {listed(list(merged_labels))}" if merged_labels else ""
+
+
+def _unclaimed(model: ModelAnswers) -> Note:
+    """Return the note of an answer by the model whose interval is not claimed to cover."""
+    if not model.follows:
+        return _UNCLAIMED
+    return Note(
+        f"rests on the model, which {_following(model)}: nothing says how often such an interval covers the truth"
+    )
+
+
+def _between(model: ModelAnswers) -> Note:
+    """Return the note of an answer between bounds, of which the model gives the estimate alone."""
+    if not model.follows:
+        return _BETWEEN
+    return Note(f"{_BETWEEN.words}, which {_following(model)}")
+
+
+def _following(model: ModelAnswers) -> str:
+    return f"follows the known counts of {model.follows}, from another source"
 
 
 def _factor(chosen: Chosen) -> Factor:

@@ -278,10 +278,10 @@ class ReleaseSource:
         """Return the long cells of the source, as `TableSource.long_cells`."""
         return self.root.long_cells()
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of all tables, as `TablePlaces.chunks`."""
+    def contents(self) -> dict[str, Iterator[bytes]]:
+        """Return the bytes of each table by its name, as `TablePlaces.contents`."""
         linked = {table.name: table.source.name for table in self.linked}
-        return TablePlaces(self.root.name, linked).chunks()
+        return TablePlaces(self.root.name, linked).contents()
 
     @contextmanager
     def unchanged(self, otherwise: str) -> Iterator[None]:

@@ -9,7 +9,26 @@ _COLUMNS = "src/marginweave/linked/derivations.py"
 _CELLS = "tests/unit/linked/test_derivations.py"
 _LAWS = "tests/laws/test_linked_tables.py"
 
+_ACCOUNTS = "tests/laws/test_one_account_of_each_table.py"
+
 FAULTS = (
+    Fault(
+        name="the ledger compares all tables of a release together, and none alone",
+        file="src/marginweave/ledger/keys.py",
+        text="        if len(self.tables) == 1:\n            return []\n",
+        instead="        if self.tables:\n            return []\n",
+        killed_by=(
+            f"{_ACCOUNTS}::test_a_source_is_refused_for_each_table_that_was_released",
+            f"{_ACCOUNTS}::test_no_way_leads_around_the_account",
+        ),
+    ),
+    Fault(
+        name="equal tables of one release are marked alike",
+        file="src/marginweave/ledger/keys.py",
+        text='return f"{release_id}/{place}"',
+        instead="return release_id",
+        killed_by=(f"{_ACCOUNTS}::test_marks_tell_nothing_of_equal_tables",),
+    ),
     Fault(
         name="a row of a linked table whose id no row of the source has counts for the next unit",
         file=_SOURCE,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from marginweave.base.errors import InputError
+from marginweave.ledger.keys import SourceDigest
 from marginweave.linked.places import TablePlaces
 from marginweave.linked.source import ReleaseSource, UnlinkedRows
 from tests.support.linked_tables import (
@@ -178,9 +179,10 @@ def test_the_digest_is_of_all_tables(tmp_path: Path) -> None:
         TablePlaces(a), TablePlaces(a, {"b": b}), TablePlaces(a, {"c": b}), TablePlaces(b, {"b": a}),
         TablePlaces(a, {"b": a, "c": b}), TablePlaces(a, {"b": b, "c": a}), TablePlaces(c),
     ]  # fmt: skip
-    contents = [b"".join(each.chunks()) for each in places]
-    assert len(set(contents)) == len(contents)
-    assert contents[0] == (4).to_bytes(8, "big") + b"x\n1\n"
+    digests = [SourceDigest.of(bytes(32), each.contents()) for each in places]
+    assert len({digest.base for digest in digests}) == len(digests)
+    content = (4).to_bytes(8, "big") + b"x\n1\n"
+    assert SourceDigest.of(bytes(32), {"": [content]}) == digests[0]
 
 
 def test_any_table_that_changes_is_noticed(tmp_path: Path) -> None:
