@@ -86,6 +86,36 @@ FAULTS = (
         ),
     ),
     Fault(
+        name="a linked cell that is not as declared meets no condition",
+        file=_COLUMNS,
+        text="            may_meet &= is_met | self.undeclared(name)\n",
+        instead="            may_meet &= is_met\n",
+        killed_by=(f"{_LAWS}::test_a_value_is_not_as_declared_where_another_cell_could_change_it",),
+    ),
+    Fault(
+        name="a row whose dates are not as declared may be a readmission after itself",
+        file=_COLUMNS,
+        text="(starts * ends - both for",
+        instead="(starts * ends for",
+        killed_by=(f"{_LAWS}::test_a_value_is_not_as_declared_where_another_cell_could_change_it",),
+    ),
+    Fault(
+        name="derived cells that are not as declared are counted as missing",
+        file="src/marginweave/prepare/codes.py",
+        text="        if flags and len(attribute.gaps) > 1:\n",
+        instead="        if False:\n",
+        killed_by=(
+            f"{_LAWS}::test_a_unit_whose_cells_are_not_as_declared_is_one_record_with_that_code",
+        ),
+    ),
+    Fault(
+        name="a linked column is clamped to other bounds than the derived column says",
+        file="src/marginweave/configuration/linked_checks.py",
+        text="    if low > wanted_low or high < wanted_high:\n",
+        instead="    if False:\n",
+        killed_by=("tests/unit/configuration/test_linked.py::test_what_does_not_fit_is_refused",),
+    ),
+    Fault(
         name="the digest of a release's input leaves out linked tables",
         file="src/marginweave/linked/places.py",
         text="        yield from content(place)\n",
