@@ -25,7 +25,7 @@ from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 CONTENTS: tuple[bytes, ...] = (b"patients", b"stays", b"")
 NAMES = (("",), ("", "a"), ("", "a", "b"), ("", "c"))
-SOURCES = [
+SOURCES: list[dict[str, bytes]] = [
     dict(zip(names, contents, strict=True))
     for names in NAMES
     for contents in product(CONTENTS, repeat=len(names))

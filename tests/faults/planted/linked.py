@@ -95,8 +95,8 @@ FAULTS = (
     Fault(
         name="a row whose dates are not as declared may be a readmission after itself",
         file=_COLUMNS,
-        text="(starts * ends - both for",
-        instead="(starts * ends for",
+        text="starts * ends - both for",
+        instead="starts * ends for",
         killed_by=(f"{_LAWS}::test_a_value_is_not_as_declared_where_another_cell_could_change_it",),
     ),
     Fault(
@@ -118,8 +118,8 @@ FAULTS = (
     Fault(
         name="the digest of a release's input leaves out linked tables",
         file="src/marginweave/linked/places.py",
-        text="        yield from content(place)\n",
-        instead="",
+        text='{"": self.root, **self.linked}.items()',
+        instead='{"": self.root}.items()',
         killed_by=(f"{_CELLS}::test_the_digest_is_of_all_tables",),
     ),
     Fault(
