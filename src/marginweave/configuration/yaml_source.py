@@ -115,7 +115,8 @@ def _describe(error: yaml.MarkedYAMLError, name: str) -> str:
 def lines_of(text: str) -> dict[str, int]:
     """Return the line of each key of the configuration `text`, of each column, such as `columns.age`, and of each rule.
 
-    Of linked tables it has each key, column and derived column, such as `tables.stays.derive.longest`. Rules are numbered from 1, such as `structure.ordered, entry 1`.
+    Of linked tables it has each key, column and derived column, such as `tables.stays.derive.longest`. Rules
+    are numbered from 1, such as `structure.ordered, entry 1`.
     """
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = dict[str, int]()
