@@ -59,8 +59,9 @@ def test_a_draft_of_several_files_fits_them(tmp_path: Path, seed: int) -> None:
     text = write_draft(draft)
     body = "".join(line for line in text.splitlines(keepends=True) if line[0] != "#")
     assert body.count("confirm: true") == draft.question_count
-    with pytest.raises(InputError, match=f"{draft.question_count} questions are open"):
-        parse_configuration(parse_yaml(text))
+    with pytest.raises(InputError, match=f"{draft.question_count} questions are open") as refused:
+        parse_configuration(parse_yaml(text), text)
+    assert str(refused.value).count("(line ") == min(draft.question_count, 10)
     configuration = parse_configuration(answered_yes(text))
     places = TablePlaces.of(configuration, str(tmp_path / "patients.csv"), tmp_path, {})
     source = ReleaseSource.of(places, configuration)
