@@ -233,7 +233,7 @@ def _spread_pairs(configuration: Sections) -> Iterator[Mapping[str, Any]]:
     if number >= least:
         yield {
             "method": "marginals",
-            "cliques": {"all": 2, "spread": number},
+            "cliques": {"all": 2, "spread_pairs": number},
             "one_way_share": 0.5,
             "compress": _SPREAD_COMPRESS,
         }
@@ -349,7 +349,7 @@ def counts_words(aggregate: Counting, attributes: int) -> str:
     if aggregate.adaptive is not None:
         return "marginals, chosen in rounds"
     if isinstance(aggregate.cliques, AllCliques):
-        if aggregate.cliques.spread is not None:
+        if aggregate.cliques.spread_pairs is not None:
             return "pairs, spread over all columns"
         return f"marginals of {aggregate.cliques.all} columns"
     return (

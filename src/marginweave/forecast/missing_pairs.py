@@ -106,7 +106,7 @@ def missing_pairs(configuration: Configuration) -> MissingPairs:
         least_records=None if chosen else least_records,
         is_spread=settings is not None
         and isinstance(settings.cliques, AllCliques)
-        and settings.cliques.spread is not None,
+        and settings.cliques.spread_pairs is not None,
     )
 
 

@@ -20,8 +20,8 @@ from marginweave.observations.tables import CensoredObservation, Observation
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# Fewer attributes are fitted from a tree, whatever their noise.
-_MANY_ATTRIBUTES = 41
+# Fewer attributes are fitted from a tree, whatever their noise: `auto` measures no pairs of these that are spread over them.
+_MANY_ATTRIBUTES = 108
 # Pairs of each attribute without which factors are not looked for: its effect is a mean over its pairs.
 _LEAST_PAIRS = 8
 # Sigmas of noise that the mean cell of a pair holds at most. Of a chain of 300 columns with 20,000 rows (13 sigmas) a model was
@@ -102,7 +102,7 @@ def common_factors(
 ) -> CommonFactors | None:
     """Return what attributes have in common by pairs of which each says little; None where other fits are better.
 
-    That is with at most 40 attributes, an attribute in fewer than eight pairs, pairs whose mean cell holds more than
+    That is with at most 107 attributes, an attribute in fewer than eight pairs, pairs whose mean cell holds more than
     `_MOST_SIGMAS` of noise, or where more than eight factors stand out.
 
     Of a pair y with noise sigma, n records and shares p of codes, R = y / n - p p', less the means of its rows and columns,
