@@ -43,7 +43,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def fill(ledger: Ledger, releases: int) -> None:
     """Finished releases, a few in each transaction: the rows are those that `reserve`, the draws and `finish` write."""
-    source = ledger.keys.source_digest([b"s"])
+    source = ledger.keys.source_digest({"": [b"s"]})
     for start in range(0, releases, BATCH):
         _fill(ledger, range(start, min(start + BATCH, releases)), source)
 

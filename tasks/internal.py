@@ -80,7 +80,7 @@ def _published_configuration(reference: RunReference) -> Configuration:
 
 def _check_source(reference: RunReference, source: ReleaseSource) -> None:
     """Refuse a source unless `source` holds the bytes that the release was made from."""
-    if not reference.is_source(source.chunks()):
+    if not reference.is_source(source.contents()):
         raise InputError(
             f"the source is not the one that run {reference.manifest.run} was made from"
         )

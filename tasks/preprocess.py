@@ -23,7 +23,7 @@ def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
     def blocks() -> Iterator[CleanBlock]:
         raw = Unpacked(unpack_table, reference.load_blocks(validated))
         for block in prepare_blocks(raw, configuration, reference.key_file.read_bytes(), folder):
-            contract.check(block.table)
+            contract.check(block.table.select(list(configuration.names)))
             yield block
 
     return reference.checkpoint_blocks(

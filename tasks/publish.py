@@ -29,7 +29,7 @@ from marginweave.publish.pages import internal_report, release_pages
 from marginweave.publish.reader import PublishedRelease, show_records
 from marginweave.publish.statement import privacy_statement, with_types
 from marginweave.publish.synthetic import write_synthetic
-from marginweave.publish.tables import counts_table, csv_bytes, parquet_bytes
+from marginweave.publish.tables import counts_of_others, counts_table, csv_bytes, parquet_bytes
 from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
 from marginweave.runs.capabilities import DerivedReference, RunReference, StageResult
@@ -149,7 +149,13 @@ def counts_and_marginals(
             aggregates, unpack_aggregates(reference.load(collected)), configuration
         )
         remarks = _remarks(configuration, aggregates.bounds)
-        table = counts_table(aggregates, intervals, configuration.longest, remarks=remarks)
+        table = counts_table(
+            aggregates,
+            intervals,
+            configuration.longest,
+            besides=counts_of_others(configuration),
+            remarks=remarks,
+        )
     else:
         listed, number_left_out = listed_counts(aggregates)
         intervals = marginal_intervals(listed, normalized, configuration)
@@ -158,7 +164,7 @@ def counts_and_marginals(
             intervals,
             configuration.longest,
             number_left_out,
-            earlier=bool(configuration.earlier),
+            besides=counts_of_others(configuration),
             coarse=bool(normalized.coarse),
             remarks=_remarks(configuration, {}),
         )
@@ -178,6 +184,8 @@ def counts_and_marginals(
 def _remarks(configuration: Configuration, bounds: Mapping[int, int]) -> list[str]:
     """Return what the table of counts says of all of them: what they are of, and where values beyond bounds are."""
     remarks = []
+    if configuration.earlier:
+        remarks.append(str(counts_sentence("key.records-alone")))
     note = configuration.count_note(bounds)
     if note:
         remarks.append(note)

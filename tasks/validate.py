@@ -40,7 +40,8 @@ def validate(reference: RunReference) -> StageResult:
         # change before. The digest shows any change before the first row, or before the last check, that is not undone.
         with source.unchanged(_CHANGED):
             _check_digest(reference, source)
-            tables = source.tables(configuration.source_names)
+            flags = configuration.undeclared_flags
+            tables = source.tables((*configuration.source_names, *flags))
             for block in in_blocks(tables, configuration.block_rows):
                 raw = compact_table(block)
                 # Every rule is about a single row, so each block can be checked by itself.
@@ -48,7 +49,7 @@ def validate(reference: RunReference) -> StageResult:
                 if reference.stops:
                     usability.add(raw)
                 if suite is not None:
-                    expectations |= dict.fromkeys(suite.broken(raw))
+                    expectations |= dict.fromkeys(suite.broken(raw.drop_columns(flags)))
                 yield pack_table(raw)
         _check_digest(reference, source)
         contract.refuse(rules)
@@ -70,5 +71,5 @@ _CHANGED = "validate: the source was changed since the run began"
 
 def _check_digest(reference: RunReference, source: ReleaseSource) -> None:
     """Refuse a source that changed: checked before the first row is read and after the last, so that digest and rows agree."""
-    if not reference.is_source(source.chunks()):
+    if not reference.is_source(source.contents()):
         raise InputError(_CHANGED)

@@ -8,7 +8,7 @@ then depend on the data.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 
@@ -52,11 +52,15 @@ def column_findings(
     on_purpose: bool,
     undeclared: bool,
     conditional: bool = False,
+    table: str = "",
+    then: str = "",
 ) -> Iterator[Remark]:
     """Yield the findings on a counted column; `on_purpose` as in `unusable`.
 
     `undeclared`: the release counts what is not as declared (`Sections.may_be_undeclared`, `Sections.indicated_sets`).
     `conditional`: a rule says where the column applies, so that most cells may be missing.
+    `table`: the linked table from which the column is derived. `then`: what becomes of cells that cannot be read, a key of
+    the texts, where it does not follow from the declaration.
     """
     cells = max(look.cells, 1)
     fault = look.unusable(on_purpose=on_purpose)
@@ -65,8 +69,12 @@ def column_findings(
         yield Remark(
             severity=Severity.STOPS if stops else Severity.LOOK,
             share=look.unread / cells,
-            text=_unread_text(column, look, fault, undeclared=undeclared),
-            advice=_unread_advice(column, look),
+            text=_unread_text(
+                column, look, fault, then or _then(column, undeclared=undeclared), table
+            ),
+            advice=check_sentence("unread-advice.rows", table=table)
+            if table
+            else _unread_advice(column, look),
             examples=tuple(look.unread_texts)[:_SHOWN],
         )
     if look.beyond:
@@ -104,18 +112,31 @@ def _limits_key(column: MeasuredColumn) -> str:
     return "within" if column.buys_bounds else "bounds"
 
 
-def _unread_text(
-    column: MeasuredColumn, look: ColumnLook, fault: Unusable | None, *, undeclared: bool
-) -> Sentence:
-    """Return how many cells cannot be read as a value of the column, and what a release makes of them."""
+def linked_findings(column: MeasuredColumn, look: ColumnLook) -> Iterator[Remark]:
+    """Yield the findings on a column of a linked table, which derived columns read. None of them stops a run."""
+    then = "rows" if column.outside is None else ""
+    for found in column_findings(column, look, on_purpose=True, undeclared=False, then=then):
+        if not (look.is_constant and found.severity is Severity.NOTE):
+            yield replace(found, severity=max(found.severity, Severity.LOOK))
+
+
+def _then(column: MeasuredColumn, *, undeclared: bool) -> str:
+    """Return the key of what a release makes of cells that cannot be read as a value of the column."""
     leaves_null = column.outside in (None, "null")
     if column.impute is not None and leaves_null:
-        then = "imputed"
-    elif column.is_set and not undeclared and leaves_null:
-        then = "left-out"
-    else:
-        then = "undeclared" if undeclared else column.outside or "null"
-    if look.blank == look.unread:
+        return "imputed"
+    if column.is_set and not undeclared and leaves_null:
+        return "left-out"
+    return "undeclared" if undeclared else column.outside or "null"
+
+
+def _unread_text(
+    column: MeasuredColumn, look: ColumnLook, fault: Unusable | None, then: str, table: str = ""
+) -> Sentence:
+    """Return how many cells cannot be read as a value of the column, and what a release makes of them."""
+    if table:
+        key = "rows"
+    elif look.blank == look.unread:
         key = "empty"
     elif fault is Unusable.NOTHING:
         key = "nothing"
@@ -123,9 +144,12 @@ def _unread_text(
         key = "other"
     else:
         key = "half" if 2 * look.unread > look.cells - look.missing else "outside"
-    share = Share(look.unread / max(look.cells, 1))
     return check_sentence(
-        f"unread.{key}", share=share, value=value_words(column), then=check_sentence(f"then.{then}")
+        f"unread.{key}",
+        share=Share(look.unread / max(look.cells, 1)),
+        value=value_words(column),
+        table=table,
+        then=check_sentence(f"then.{then}"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -14,8 +14,9 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
 from marginweave.drafts.look import ColumnLook, Repetition, count_missing
 from marginweave.drafts.subjects import are_subjects, names_subjects
-from marginweave.drafts.tally import handled, judge
+from marginweave.drafts.tally import handled, judge_cells
 from marginweave.evaluate.rules import add_rules, broken_rules
+from marginweave.linked.derivations import LinkedRows
 from marginweave.linked.source import ReleaseSource
 from marginweave.released.evaluation import BrokenRule
 from marginweave.runs.looks import record_look
@@ -29,6 +30,7 @@ from .advice import (
     check_sentence,
     column_findings,
     id_finding,
+    linked_findings,
     long_cells_finding,
     ownerless_finding,
     rule_finding,
@@ -61,7 +63,8 @@ def check_table(request: Request) -> list[CheckedRow]:
         InputError: the source cannot be read, lacks a column, or is changed meanwhile.
     """
     configuration = request.configuration
-    source = ReleaseSource.of(request.places, configuration)
+    linked = LinkedInspection(configuration)
+    source = replace(ReleaseSource.of(request.places, configuration), watch=linked.add)
     source.check_columns()
     inspection = Inspection(
         configuration,
@@ -72,15 +75,45 @@ def check_table(request: Request) -> list[CheckedRow]:
         request.folder.home, "check", configuration.dataset, request.source, configuration.written
     )
     with source.unchanged("the source was changed while it was read; check it again"):
-        for block in source.tables(inspection.columns):
+        for block in source.tables((*inspection.columns, *configuration.undeclared_flags)):
             inspection.add(block)
             pa.default_memory_pool().release_unused()
         long_cells = source.long_cells()
     rows = inspection.rows()
     if long_cells is not None:
         rows.append(CheckedRow(subject="table", findings=(long_cells_finding(long_cells),)))
+    rows += linked.rows()
     rows += _unlinked_rows(source)
     return sorted(rows, key=lambda row: row.order)
+
+
+@dataclass
+class LinkedInspection:
+    """Findings about the columns of linked tables, in the rows that belong to somebody; summed over blocks. Private."""
+
+    configuration: Configuration
+    looks: dict[tuple[str, str], ColumnLook] = field(default_factory=dict)
+
+    def add(self, table: str, rows: LinkedRows) -> None:
+        """Take in some rows of a linked table."""
+        linked = (self.configuration.tables or {})[table]
+        for name, kind in rows.values.items():
+            look = self.looks.setdefault((table, name), ColumnLook(numbers=linked.source.numbers))
+            look.add(kind.judge(rows.cells(name)))
+
+    def rows(self) -> Iterator[CheckedRow]:
+        """Yield a row for each column that has missing cells, or findings; none of these stops a run."""
+        for (table, name), look in self.looks.items():
+            linked = (self.configuration.tables or {})[table]
+            column = linked.columns[name]
+            assert isinstance(column, MeasuredColumn)
+            if name not in linked.clamped_names:
+                look.beyond = 0
+            findings = tuple(linked_findings(column, look))
+            if findings or look.missing:
+                share = look.missing / max(look.cells, 1)
+                subject = f"tables.{table}.{name}"
+                yield CheckedRow(subject=subject, missing=share, findings=findings)
 
 
 def _unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
@@ -187,7 +220,7 @@ class Inspection:
         """Take in a block of the raw table."""
         configuration = self.configuration
         for name, look in self.looks.items():
-            look.add(judge(block.column(name), configuration, name))
+            look.add(judge_cells(block, configuration, name))
         for name, repetition in self.ids.items():
             repetition.add(block.column(name))
         subject = configuration.privacy.subject
@@ -259,6 +292,7 @@ class Inspection:
                     on_purpose=name in on_purpose,
                     undeclared=is_counted,
                     conditional=name in conditional,
+                    table=configuration.linked_table_of(name),
                 )
             )
             if findings or look.missing:

@@ -279,7 +279,7 @@ def _take(ledger: Ledger, number: int, what: str, value: tuple[float, float] | i
                 run=str(number),
                 plan=_plan(gaussian(*value)),
                 plan_digest="p",
-                source=ledger.keys.source_digest([b"s"]),
+                source=ledger.keys.source_digest({"": [b"s"]}),
                 unit="row",
                 program=PROGRAM,
                 actor="steward",

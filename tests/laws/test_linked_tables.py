@@ -18,7 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.configuration.sections import UNDECLARED
+from marginweave.linked import derivations
 from marginweave.linked.derivations import NO_DATE, DatedRows, units_with_near_rows
+from marginweave.prepare.clean import CleanBlocks, pack_clean
+from marginweave.prepare.encode import encode_blocks
 from marginweave.prepare.rows import prepare_blocks
 from tests.support.linked_tables import (
     Stay,
@@ -88,6 +92,90 @@ def test_a_unit_changes_no_row_of_another(place: int, state: Unit) -> None:
             assert [rows.get(unit) for unit in others] == [neighbor.get(unit) for unit in others]
 
 
+ODD = "?"
+"""A cell that is not as declared: no missing text, no value, no number, no date."""
+OTHERS: dict[str, list[str | None]] = {
+    "kind": ["planned", "emergency", "birth", None],
+    "days": ["0", "3", "60", None],
+    "admitted": ["2024-01-01", "2024-02-15", "2024-06-15", "2024-12-31", None],
+    "discharged": ["2024-01-01", "2024-02-05", "2024-12-31", None],
+}
+"""Cells that could be in place of one: bounds, values near to others, values that meet a condition or none, a missing one."""
+READ = {
+    "emergency": ("kind",),
+    "longest": ("kind", "days"),
+    "first": ("admitted",),
+    "readmitted": ("admitted", "discharged"),
+}
+ODD_STAYS = [
+    Stay(*cells)
+    for cells in product(
+        ("planned", "emergency", ODD),
+        ("3", "60", ODD),
+        ("2024-02-10", None, ODD),
+        ("2024-02-05", "2024-06-01", ODD),
+    )
+]
+
+
+@cache
+def possible(name: str, cells: tuple[tuple[str | None, ...], ...]) -> set[Any]:
+    """All values of a derived column, with each other cell in place of those that are not as declared."""
+    columns = READ[name]
+    choices = [
+        [
+            OTHERS[column] if cell == ODD else [cell]
+            for column, cell in zip(columns, row, strict=True)
+        ]
+        for row in cells
+    ]
+    rows = [list(product(*row)) for row in choices]
+    return {
+        derived_by_definition([Stay(**dict(zip(columns, row, strict=True))) for row in stays])[name]
+        for stays in product(*rows)
+    }
+
+
+def test_a_value_is_not_as_declared_where_another_cell_could_change_it() -> None:
+    """And only there: of units with one row, or two, each with any of its cells not as declared."""
+    pairs = list(combinations_with_replacement(ODD_STAYS, 2))
+    stays_of_units = [(stay,) for stay in ODD_STAYS] + random.Random(5).sample(pairs, 700)
+    units = [str(number) for number in range(len(stays_of_units))]
+    stays = [(u, stay) for u, those in zip(units, stays_of_units, strict=True) for stay in those]
+    source = linked_source(HOSPITAL, [(unit, "f") for unit in units], stays)
+    columns = [column for name in READ for column in (name, UNDECLARED + name)]
+    rows = pa.concat_tables(source.tables(("patient", *columns))).to_pylist()
+    undeclared = dict.fromkeys(READ, 0)
+    for row, those in zip(rows, stays_of_units, strict=True):
+        for name, read in READ.items():
+            cells = tuple(tuple(getattr(stay, column) for column in read) for stay in those)
+            values = possible(name, cells)
+            assert row[UNDECLARED + name] == (len(values) > 1), (name, cells)
+            assert row[name] == (None if len(values) > 1 else min(values)), (name, cells)
+            undeclared[name] += row[UNDECLARED + name]
+    assert all(50 < number < len(rows) - 50 for number in undeclared.values()), undeclared
+
+
+def test_a_unit_whose_cells_are_not_as_declared_is_one_record_with_that_code(tmp_path: Any) -> None:
+    """The last code, behind that of "no such row": for each way to count a unit, and whatever global missing texts are."""
+    for unit, missing in product(({"max_records": 1}, {"join": True}), ([""], ["", "NA"])):
+        privacy = {"epsilon": 1, "delta": 1e-6, "unit": {"column": "patient", **unit}}
+        config = hospital(privacy=privacy, missing=missing)
+        config = config.with_undeclared(config.undeclared)
+        odd = Stay(ODD, "3", ODD, "2024-02-05")
+        source = linked_source(config, [("a", "f"), ("b", "f")], [("a", odd), ("a", odd)])
+        raw = list(source.tables((*config.source_names, *config.undeclared_flags)))
+        blocks = prepare_blocks(raw, config, bytes(32), tmp_path)
+        clean = CleanBlocks([*pack_clean(blocks)])
+        tables = list(encode_blocks(clean, config, bytes(32)))
+        for place, attribute in enumerate(config.attributes):
+            size = len(attribute.labels)
+            last = size + len(attribute.gaps) - 1
+            codes = [code for table in tables for code in table.codes[place].tolist()]
+            if attribute.name in READ:
+                assert codes == [last, size if attribute.name in ("longest", "first") else 0]
+
+
 def prepared(tables: Iterator[pa.Table], config: Any, folder: Any) -> list[tuple[Any, ...]]:
     """The records that are counted, for one choice among the rows of each subject."""
     blocks = prepare_blocks(list(tables), config, bytes(32), folder)
@@ -136,3 +224,15 @@ def test_near_rows_are_those_of_all_pairs(rows: list[tuple[int, Any, Any]], most
         if i != j and unit == other and None not in (start, end) and 0 <= end - start <= most
     }
     assert set(found.tolist()) == expected
+
+
+def test_near_rows_of_more_units_than_one_number_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units are looked at after others where dates are far apart: as all at once."""
+    chance = np.random.default_rng(6)
+    units = chance.integers(0, 40, 300).astype(np.int32)
+    starts = chance.integers(-10_000, 10_000, 300)
+    rows = DatedRows(units, starts, starts + chance.integers(0, 2000, 300))
+    at_once = set(units_with_near_rows(rows, 200).tolist())
+    monkeypatch.setattr(derivations, "_WIDEST", 100_000)
+    assert set(units_with_near_rows(rows, 200).tolist()) == at_once
+    assert 10 < len(at_once) < 39

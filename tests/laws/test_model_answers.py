@@ -72,6 +72,16 @@ def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models
     assert np.allclose(solved.covariance, WIDER**2 * around.T @ around / 3)  # inside: no misfit
 
 
+def test_of_a_model_that_follows_another_source_nothing_is_known() -> None:
+    """Its cells are those of a census, and no measured table, nor left-out one, says how far these are from the table's."""
+    answers = _answers(chosen=True)
+    assert answers.knows((0, 1))
+    assert answers.fits((1, 2))
+    other = replace(answers, follows="grade")
+    for axes in ((0,), (0, 1), (1, 2)):
+        assert not any(ask(axes) for ask in (other.knows, other.fits, other.tells_of_part))
+
+
 def test_the_number_of_queries_changes_neither_answers_nor_the_memory_of_products(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

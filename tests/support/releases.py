@@ -70,5 +70,5 @@ def reserve_release(
     }
     request |= changes
     if isinstance(request["source"], str):
-        request["source"] = ledger.keys.source_digest([request["source"].encode()])
+        request["source"] = ledger.keys.source_digest({"": [request["source"].encode()]})
     return ledger.releases.reserve(ReleaseRequest(**request))

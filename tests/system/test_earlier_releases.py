@@ -114,12 +114,27 @@ def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
     assert deviations[0] == deviations[1]  # bounds are of the counts of this release alone
     said = json.loads((again / "privacy.json").read_text())
     assert [(one["run"], one["same_rows"]) for one in said["earlier"]] == [("first", SAME)]
-    assert "Counts of first are used again" in said["composition"]
+    assert "Counts of run first are used again" in said["composition"]
+    assert not any(_names_the_first(plain).values())
+    assert all(_names_the_first(again).values())
     for name in ("privacy.json", "measurements.parquet"):
         assert (again / f"earlier-1-{name}").read_bytes() == (home / FIRST / name).read_bytes()
     location = home / "ledger" / "ledger.sqlite"
     keys = load_key(location, {}, "")
     audit_files(home, audit_ledger(location, keys), keys, example=False)
+
+
+def _names_the_first(place: Path) -> dict[str, bool]:
+    """Whether each promise of a release says that it stands beside what run first has told."""
+    not_covered = json.loads((place / "privacy.json").read_text())["not_covered"]
+    croissant = json.loads((place / "croissant.json").read_text())
+    report = (place / "report.html").read_text()
+    return {
+        "not covered": any("What the counts of run first tell" in one for one in not_covered),
+        "description": "beside what the counts of run first tell" in croissant["description"],
+        "citation": "beside run first)" in croissant["citeAs"],
+        "observer": "from what this release adds to the counts of run first" in report,
+    }
 
 
 def test_cells_that_an_earlier_release_found_are_found_again(home: Path) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from marginweave.accounting.accounts import Account
+from marginweave.answers.marginals import MarginalAnswers
 from marginweave.base.errors import InputError
+from marginweave.inference.answers import read_answers
 from marginweave.ledger import Ledger
 from tests.support.fixed_noise import drawn_facts, fixed_noise
 from tests.support.people_table import people
@@ -68,6 +70,15 @@ def _released(home: Path, patch: pytest.MonkeyPatch, changes: dict[str, Any]) ->
         return run_plainly(home, people(home, 300, **changes), "r") / "release"
 
 
+def _followed(place: Path) -> str:
+    """Columns of another source that the model of a release follows: its answers are then claimed to cover nothing."""
+    answers = read_answers(place)
+    assert isinstance(answers, MarginalAnswers)
+    model = answers.model()
+    assert model is not None
+    return model.follows
+
+
 @pytest.mark.parametrize("method", every(3, METHODS))
 def test_no_draw_depends_on_what_is_known(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -90,6 +101,11 @@ def test_no_draw_depends_on_what_is_known(
     assert statement["invariants"] == [
         {"attributes": ["sex", "region"], "records": 240, "published": "a yearbook"}
     ]
+    if method in ("marginals", "rounds"):
+        assert [_followed(place) for place in places] == ["", "grade"]
+    followed = "follow the known counts of grade, from another source"
+    for name in ("croissant.json", "report.html", "explore.html"):
+        assert [followed in (place / name).read_text() for place in places] == [False, True]
     assert (
         "Exact counts of these rows were published elsewhere"
         in (places[1] / "report.html").read_text()

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,19 @@ def files(place: Path, **changes: Any) -> tuple[Path, list[dict[str, Any]]]:
     path = place / "hospital.yaml"
     declared = {**HOSPITAL, "synthesize": LITTLE, **changes}
     path.write_text(yaml.safe_dump(declared, sort_keys=False))
-    return path, [derived_by_definition(those) for those in stays.values()]
+    return path, [_derived(those) for those in stays.values()]
+
+
+def _derived(stays: list[Stay]) -> dict[str, Any]:
+    """What is derived of stays with kinds that are not as declared: nothing where one of the declared ones would change it."""
+    least, *others = (
+        derived_by_definition([replace(s, kind=kind) if s.kind == MARKER else s for s in stays])
+        for kind in ("", "planned", "emergency")
+    )
+    return {
+        name: value if all(other[name] == value for other in others) else "undeclared"
+        for name, value in least.items()
+    }
 
 
 def write(place: Path, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
@@ -74,10 +87,25 @@ def test_derived_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path
         assert 50 < number < 850
         assert abs(single[name, "true"] - number) <= 8
     for label, low in (("[0, 15)", 0), ("[15, 30)", 15)):
-        number = int(truth["longest"].between(low, low + 14).sum())
+        longest = pd.to_numeric(truth["longest"], errors="coerce")
+        number = int(longest.between(low, low + 14).sum())
         assert number > 50
         assert abs(single["longest", label] - number) <= 8
     statement = PrivacyStatement.from_json((folder / "release" / "privacy.json").read_bytes())
+    undeclared = {row.attribute: row for row in statement.undeclared or ()}
+    for name in ("emergency", "longest"):
+        number = int((truth[name] == "undeclared").sum())
+        assert number > 50
+        assert undeclared[name].found
+        assert undeclared[name].kept
+        assert abs(undeclared[name].count - number) <= 8
+        assert "where rows of stays have cells that are not as declared" in undeclared[name].words
+    assert not undeclared["readmitted"].found
+    assert "stays" not in undeclared
+    evaluation = json.loads((folder / "release" / "evaluation.json").read_bytes())
+    assert evaluation["verdict"]["publication"] == "not for publication"
+    sets = [each["tvd"] for each in evaluation["marginals"] if "longest" in each["attributes"]]
+    assert max(sets) < 0.2  # records lack a value for either reason
     assert any("all rows of stays with this id" in text for text in statement.preparation)
     assert any("Rows of one person in stays" in text for text in statement.assumptions)
     assert marginweave("run", path, "--run", "r").returncode == 0
@@ -100,6 +128,11 @@ def test_check_says_which_rows_belong_to_nobody(marginweave: CommandLine, tmp_pa
     looked = marginweave("check", path)
     said = " ".join(looked.stdout.split())
     assert "Of 1,402 rows, 1 with an id that no row of the source has, and 1 without one" in said
+    assert "tables.stays.kind" in said
+    share = re.search(r"(\d+\.\d) % of the cells are outside the declared values", said)
+    assert share is not None
+    assert abs(float(share[1]) - 100 / 6) < 4
+    assert re.search(r"% of the cells follow from rows of tables.stays with cells that are", said)
     assert MARKER not in looked.stdout + looked.stderr
     plan = " ".join(marginweave("plan", path).stdout.split())
     assert "One person is all rows with one patient, in stays, too" in plan

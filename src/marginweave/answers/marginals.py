@@ -396,11 +396,9 @@ class MarginalAnswers:
         axes = {place for place, _ in factors}
         try:
             interval, note = self._answer(question, conditions, group, numbers)
-            is_chosen = question.of == "population" and self.squares.measured.is_chosen(axes)
-            notes = [note] if note else []
-            if is_chosen:
-                notes.append(_CHOSEN)
-            return GroupAnswer(interval=interval, notes=tuple(notes), claimed=not is_chosen)
+            choices = [*self._choices(question, conditions, axes)]
+            notes = [note, *choices] if note else choices
+            return GroupAnswer(interval=interval, notes=tuple(notes), claimed=not choices)
         except NotMeasuredError as error:
             merged = self.squares.measured.parts if error.merged else ()
         model = None if merged else self.model()
@@ -410,6 +408,23 @@ class MarginalAnswers:
             merged = model.finest_parts(axes)
         refusal = Note(self._refusal(factors, merged))
         return GroupAnswer(interval=None, notes=(refusal,), how=None)
+
+    def _choices(
+        self, question: Question, conditions: Iterable[Factor], axes: Iterable[int]
+    ) -> Iterator[Note]:
+        """Yield why an answer of a population claims nothing: the rows have decided what is there to be asked for."""
+        if question.of != "population":
+            return
+        if self.squares.measured.is_chosen(axes):
+            yield _CHOSEN
+        attributes = self.codes.configuration.attributes
+        named = [attributes[place] for place, _ in conditions]
+        released = [*dict.fromkeys(attribute.column for attribute in named if attribute.private)]
+        if question.asked == "share" and released:
+            yield Note(
+                f"which values of {listed(released)} are released follows from how many of these rows have them: nothing says "
+                "how often such an interval covers a population"
+            )
 
     def _outside(
         self,
@@ -435,8 +450,14 @@ class MarginalAnswers:
         if is_known or of_population or question.asked in ("mean", "sum"):
             by_model = replace(self, squares=model)
             interval, note = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
-            note = note or (_RESTS if is_known else _UNCLAIMED)
-            return GroupAnswer(interval=interval, notes=(note,), how="model", claimed=is_known)
+            note = note or (_RESTS if is_known else _unclaimed(model))
+            choices = [*self._choices(question, conditions, ())]
+            return GroupAnswer(
+                interval=interval,
+                notes=(note, *choices),
+                how="model",
+                claimed=is_known and not choices,
+            )
         reach = self._reach(question)
         if numbers is not None:
             interval, note = quantile_between(
@@ -450,7 +471,7 @@ class MarginalAnswers:
             interval = self._count_or_bound(records, reach)
             note = None
         axes = {place for place, _ in factors}
-        note = note or (_BETWEEN_FITS if model.tells_of_part(axes) else _BETWEEN)
+        note = note or (_BETWEEN_FITS if model.tells_of_part(axes) else _between(model))
         return GroupAnswer(interval=interval, notes=(note,), how="bounds")
 
     def _reach(self, question: Question) -> Reach:
@@ -667,6 +688,26 @@ class MarginalAnswers:
                     if np.unique(weights[codes]).size > 1:
                         merged_labels[", ".join(labels[code] for code in codes.tolist())] = None
         return f"{name}: {listed(list(merged_labels))}" if merged_labels else ""
+
+
+def _unclaimed(model: ModelAnswers) -> Note:
+    """Return the note of an answer by the model whose interval is not claimed to cover."""
+    if not model.follows:
+        return _UNCLAIMED
+    return Note(
+        f"rests on the model, which {_following(model)}: nothing says how often such an interval covers the truth"
+    )
+
+
+def _between(model: ModelAnswers) -> Note:
+    """Return the note of an answer between bounds, of which the model gives the estimate alone."""
+    if not model.follows:
+        return _BETWEEN
+    return Note(f"{_BETWEEN.words}, which {_following(model)}")
+
+
+def _following(model: ModelAnswers) -> str:
+    return f"follows the known counts of {model.follows}, from another source"
 
 
 def _factor(chosen: Chosen) -> Factor:

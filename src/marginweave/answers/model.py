@@ -169,7 +169,8 @@ class ModelAnswers:
     has no records. `recorded` are the sets of attributes of structural zeros that hold in records alone: the model has other
     cells there than were counted, and how many is not known. `inside` are the sets of attributes that were measured; they are
     `chosen` where the release has looked for those that depend most. `ignored` has, by axis, how many records have a cell that
-    estimates ignore, as a root mean square.
+    estimates ignore, as a root mean square. `follows` names known tables of another source, empty without any: the model
+    agrees with these and not with the counted table, and nothing measured tells how far it is from that.
     """
 
     measured: PartTables
@@ -180,6 +181,7 @@ class ModelAnswers:
     spread: Callable[[], ModelSpread]
     ignored: Mapping[int, float] = field(default_factory=dict)
     recorded: Collection[Clique] = ()
+    follows: str = ""
 
     def solve(self, weights: Weights) -> Estimates:
         """Return estimates of queries, at least one, and their covariance.
@@ -249,6 +251,8 @@ class ModelAnswers:
 
     def tells_of_part(self, axes: Collection[int]) -> bool:
         """Return whether left-out sets say how far off the model is on some of these axes that were not measured together."""
+        if self.follows:
+            return False
         for length in range(2, len(axes) + 1):
             subsets = map(frozenset, itertools.combinations(axes, length))
             is_measured = all(map(self.is_inside, subsets))
@@ -269,7 +273,9 @@ class ModelAnswers:
 
     def fits(self, axes: Collection[int]) -> bool:
         """Return whether the model may have of these axes all that was counted."""
-        return all(set(recorded_axes).isdisjoint(axes) for recorded_axes in self.recorded)
+        return not self.follows and all(
+            set(recorded_axes).isdisjoint(axes) for recorded_axes in self.recorded
+        )
 
     def knows_length(self, length: int) -> bool:
         """Return whether left-out sets of `length` axes say how far off the model is on sets that were not measured.

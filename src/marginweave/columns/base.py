@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -39,26 +40,32 @@ class Judged:
     """
 
     entries: pa.Array
-    cells: Integers
-    """Number of cells with the entry, shape (entries,)."""
+    positions: NDArray[np.integer]
+    """Place among the entries of that of every cell, shape (cells,)."""
     missing: Flags
     unread: Flags
     beyond: Flags
 
     @classmethod
-    def of_texts(
-        cls,
-        texts: pa.Array,
-        positions: NDArray[np.integer],
-        missing: Flags,
-        unread: Flags,
-        beyond: Flags | None = None,
-    ) -> Judged:
-        """Return the judgement of `texts`; `positions` has the position among them of the text of every cell."""
-        cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)
-        if beyond is None:
-            beyond = np.zeros(len(texts), np.bool_)
-        return cls(texts, cells, missing, unread, beyond)
+    def of_cells(cls, cells: pa.Array, missing: Flags, unread: Flags, beyond: Flags) -> Judged:
+        """Return the judgement of cells that are entries themselves."""
+        return cls(cells, np.arange(len(cells)), missing, unread, beyond)
+
+    @cached_property
+    def cells(self) -> Integers:
+        """Number of cells with the entry, shape (entries,)."""
+        return np.bincount(self.positions, minlength=len(self.entries)).astype(np.int64)
+
+    @property
+    def unread_cells(self) -> Flags:
+        """Which cells are unread, shape (cells,)."""
+        return self.unread[self.positions]
+
+    def with_unread(self, cells: pa.Array, is_unread: Flags) -> Judged:
+        """Return the judgement of the same `cells` in which those of `is_unread` are unread, too, and none of them missing."""
+        missing = self.missing[self.positions] & ~is_unread
+        beyond = self.beyond[self.positions] & ~is_unread
+        return Judged.of_cells(cells, missing, self.unread_cells | is_unread, beyond)
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class ColumnValues(ABC, Generic[Kind]):
         is_missing = [matcher.index(text) >= 0 for text in trimmed]
         missing = np.array(is_missing, np.bool_)
         unread = ~(missing | self._accepted(trimmed))
-        return Judged.of_texts(texts, positions, missing, unread)
+        return Judged(texts, positions, missing, unread, np.zeros(len(texts), np.bool_))
 
     def _accepted(self, texts: Sequence[str]) -> Flags:
         """Return which trimmed texts are values of the column, missing or not."""

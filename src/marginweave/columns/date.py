@@ -73,13 +73,14 @@ class DateValues(ColumnValues[DateColumn]):
         return self._array(bounded, absent)
 
     def days_or_seconds(self, values: pa.Array) -> tuple[Integers, Flags]:
-        """Return the day, or second, of every cell from 1970-01-01, and which cells have one inside the bounds.
+        """Return the day, or second, of every cell from 1970-01-01, and which cells have one in the years 1 to 9999.
 
-        DP: 1-stable, cell by cell, as `clean`; a value beyond the bounds is left out here, and not moved to them.
+        A value beyond the bounds is the one that is written, and not moved to them. DP: 1-stable, cell by cell, as `clean`.
         """
         units, absent = self._read(values)
-        edges = self.column.edges
-        return units, ~absent & (units >= edges[0]) & (units < edges[-1])
+        first = _FIRST_SECOND // self.column.seconds
+        last = _LAST_SECOND // self.column.seconds
+        return units, ~absent & (units >= first) & (units <= last)
 
     def _read(self, values: pa.Array) -> tuple[Integers, Flags]:
         """Return the day, or second, of every cell, and which cells have none."""
@@ -104,8 +105,7 @@ class DateValues(ColumnValues[DateColumn]):
             missing = is_missing_code | (is_gap & gap_is_missing)
             unread = is_gap & ~missing
             beyond = self._beyond(seconds, missing | is_gap)
-            one_cell_each = np.ones(len(values), np.int64)
-            return Judged(values, one_cell_each, missing, unread, beyond)
+            return Judged.of_cells(values, missing, unread, beyond)
         texts, positions = distinct_texts(values)
         seconds, has_no_date = _parse(texts, self.column, self.missing)
         missing = np.zeros(len(texts), np.bool_)
@@ -113,7 +113,7 @@ class DateValues(ColumnValues[DateColumn]):
         missing[has_no_date] = [matcher.index(text) >= 0 for text in texts_without_date]
         unread = has_no_date & ~missing
         beyond = self._beyond(seconds, has_no_date)
-        return Judged.of_texts(texts, positions, missing, unread, beyond)
+        return Judged(texts, positions, missing, unread, beyond)
 
     def _in_zone(self, values: pa.Array) -> pa.Array:
         """Return moments of a zone as its clocks show them where the column is of dates; other values as they are.

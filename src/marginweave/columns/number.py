@@ -79,8 +79,7 @@ class NumberValues(ColumnValues[NumberColumn]):
             missing = is_missing_code | (is_gap & gap_is_missing)
             unread = is_gap & ~missing
             beyond = self._beyond(numbers, missing)
-            one_cell_each = np.ones(len(values), np.int64)
-            return Judged(values, one_cell_each, missing, unread, beyond)
+            return Judged.of_cells(values, missing, unread, beyond)
         texts, positions = distinct_texts(values)
         numbers, is_missing_code = self._read(texts)
         trimmed = pc.utf8_trim_whitespace(texts)
@@ -88,7 +87,7 @@ class NumberValues(ColumnValues[NumberColumn]):
         missing = is_missing_code | to_numpy(is_missing_text)
         unread = np.isnan(numbers) & ~missing
         beyond = self._beyond(numbers, missing)
-        return Judged.of_texts(texts, positions, missing, unread, beyond)
+        return Judged(texts, positions, missing, unread, beyond)
 
     def _beyond(self, numbers: Floats, missing: Flags) -> Flags:
         """Return which numbers are outside the bounds; none where the bins are open."""

@@ -160,6 +160,18 @@ class LinkedTable(FrozenModel):
         """Names of the columns that are read, but that of the ids."""
         return tuple(dict.fromkeys(name for rule in self.derive.values() for name in rule.columns))
 
+    @property
+    def clamped_names(self) -> frozenset[str]:
+        """Names of the columns in which a value beyond the bounds counts as the bound: all but those of `within` alone."""
+        clamped = ((*rule.conditions, rule.column) for rule in self.derive.values())
+        return frozenset(name for names in clamped for name in names if name)
+
+    def can_be_missing(self, column: str, usual: Texts) -> bool:
+        """Return whether a cell of a column can be missing as it is declared; `usual` is as in `missing_texts`."""
+        return bool(self.missing_texts(column, usual)) or (
+            getattr(self.columns[column], "outside", None) == "null"
+        )
+
     def missing_texts(self, column: str, usual: Texts) -> Texts:
         """Return the texts that mean "no value" in a column of this table; `usual` are those of the configuration."""
         declared = self.columns.get(column)

@@ -11,6 +11,7 @@ from marginweave.configuration.columns import (
     NumberColumn,
 )
 from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.linked import Derivation, LinkedTable
 from marginweave.configuration.rules.conditions import ConditionError, labels_of
 from marginweave.configuration.sections import Sections
@@ -87,7 +88,38 @@ def _check_derivation(
             raise ValueError(
                 f'columns.{name} needs missing: [""], as {derivation.kind} gives no value where there is no such row'
             )
+    if isinstance(column, MeasuredColumn) and column.outside == "error":
+        raise ValueError(
+            f"columns.{name} must not have outside: error, as its cells follow from rows"
+        )
+    if isinstance(column, BinnedColumn) and derivation.column:
+        _check_ends(place, table, name, column, derivation.column)
     _check_conditions(configuration, place, table, derivation)
+
+
+def _check_ends(
+    place: str, table: LinkedTable, name: str, column: BinnedColumn, linked_name: str
+) -> None:
+    """Refuse a derived column that would say other bounds or decimals than those that its values were given (ValueError).
+
+    Values are clamped and rounded as the linked column says, and then as the derived one does, which is what readers see.
+    """
+    linked = table.columns[linked_name]
+    linked_place = f"{place.rsplit('.derive.', 1)[0]}.columns.{linked_name}"
+    assert isinstance(linked, BinnedColumn)
+    limits = zip(linked.clamp, column.clamp, linked.clamp_texts, column.clamp_texts, strict=True)
+    (low, wanted_low, *low_texts), (high, wanted_high, *high_texts) = limits
+    if low > wanted_low or high < wanted_high:
+        first = low_texts[low > wanted_low]
+        last = high_texts[high < wanted_high]
+        raise ValueError(
+            f"{linked_place} must have bounds that hold those of columns.{name}: bounds: [{first}, {last}]"
+        )
+    if isinstance(linked, NumberColumn) and isinstance(column, NumberColumn):
+        decimals = column.decimals
+        if linked.decimals not in (None, decimals):
+            wanted = "no decimals" if decimals is None else f"decimals: {decimals}, or none"
+            raise ValueError(f"{linked_place} must have {wanted}, as columns.{name} has")
 
 
 def _wanted_type(place: str, table: LinkedTable, derivation: Derivation) -> str:

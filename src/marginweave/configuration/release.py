@@ -23,6 +23,7 @@ from marginweave.configuration.linked_checks import check_tables
 from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
 from marginweave.configuration.totals import KnownTotals, check_earlier, check_known, known_totals
+from marginweave.configuration.values import listed
 from marginweave.configuration.yaml_source import canonical_written, digest_of
 
 
@@ -90,6 +91,18 @@ class Configuration(Sections):
     def earlier(self) -> tuple[KnownRelease, ...]:
         """Earlier releases of the same rows whose counts are used again."""
         return tuple(entry for entry in self.known or () if isinstance(entry, KnownRelease))
+
+    @property
+    def followed_tables(self) -> str:
+        """Known tables of another source, in words: the model and records agree with these, and not with what was counted."""
+        tables = [known for known in self.totals if known.table.origin == "other-source"]
+        return listed([known.crossed_names for known in tables])
+
+    @property
+    def earlier_runs(self) -> str:
+        """Runs of the earlier releases whose counts are used again, in words; empty without any."""
+        runs = [f"run {entry.release.run}" for entry in self.earlier]
+        return listed(runs)
 
     def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Configuration:
         """Return the configuration with released bounds in the place of private ones.

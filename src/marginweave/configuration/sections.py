@@ -51,6 +51,8 @@ from marginweave.texts.sentences import counts_sentence
 
 # A block is in memory as read, as cleaned and as encoded, each with room to convert it; the allocator keeps freed memory.
 _BYTES_A_CELL = 64
+UNDECLARED = " undeclared "
+"""Begins the name of a column that flags cells which are not as declared, a name that no configuration has."""
 INDICATOR = ("as declared",)
 """The label of a record of which no value of a set is left out; other records have the code behind it, of a missing value."""
 _SHARE = 8
@@ -163,11 +165,14 @@ class Sections(Execution):
         return any(map(self._has_gaps, self._cells_of(column)))
 
     def _always_has_value(self, column: str) -> bool:
-        """Return whether every cell has a declared value: a derived number of rows or answer, none of which is missing.
+        """Return whether no cell is missing: in a derived number of rows or answer, unless the declaration says otherwise.
 
         Rows of one unit agree in them.
         """
         if column not in self.derived or any(text.strip() for text in self.missing_texts(column)):
+            return False
+        becomes_missing = getattr(self.columns[column], "outside", None) == "null"
+        if becomes_missing and column in self.undeclared_by_rows:
             return False
         return self.derived[column][1].always_has_value
 
@@ -186,7 +191,8 @@ class Sections(Execution):
     def may_be_undeclared(self, column: str) -> bool:
         """Return whether a cell of a measured column without a value is not as declared: no declaration covers it.
 
-        This includes columns that can be missing, but not together with every value of others (`missing_by_rule`).
+        This includes columns that can be missing, but not together with every value of others (`missing_by_rule`), and derived
+        columns that follow from cells which can be not as declared (`undeclared_by_rows`).
 
         It excludes sets, whose cell without a value is a value; private domains, which have a label for cells whose value is
         not released; and columns in which rows of one subject can disagree.
@@ -194,6 +200,8 @@ class Sections(Execution):
         if column in self.missing_by_rule:
             return True
         declared = self.columns[column]
+        if self._follows_from_undeclared(column):
+            return True
         if (
             not isinstance(declared, MeasuredColumn)
             or declared.impute is not None
@@ -205,6 +213,42 @@ class Sections(Execution):
         return any(
             isinstance(source, MeasuredColumn) and source.outside is None for source in sources
         )
+
+    @cached_property
+    def undeclared_by_rows(self) -> tuple[str, ...]:
+        """Derived columns that read a column of a linked table in which a cell can be not as declared.
+
+        That is each whose `outside` is not declared: `missing` says which texts mean "no value", and of no other text.
+        """
+        names = list[str]()
+        for name, (table, derivation) in self.derived.items():
+            columns = (self.tables or {})[table].columns
+            read = (columns.get(column) for column in derivation.columns)
+            if any(isinstance(each, MeasuredColumn) and each.outside is None for each in read):
+                names.append(name)
+        return tuple(names)
+
+    @property
+    def undeclared_flags(self) -> tuple[str, ...]:
+        """Names of the columns that say, for those of `undeclared_by_rows`, which cells are not as declared."""
+        return tuple(UNDECLARED + name for name in self.undeclared_by_rows)
+
+    def flags_of(self, column: str) -> tuple[str, ...]:
+        """Return the names of the columns of `undeclared_flags` that decide whether a cell of a column is as declared."""
+        names = (UNDECLARED + name for name in self._cells_of(column))
+        return tuple(name for name in names if name in self.undeclared_flags)
+
+    def linked_table_of(self, column: str) -> str:
+        """Return the linked table whose cells that are not as declared make those of a column so; empty for any other one."""
+        names = (name.removeprefix(UNDECLARED) for name in self.flags_of(column))
+        return next((self.derived[name][0] for name in names), "")
+
+    def _follows_from_undeclared(self, column: str) -> bool:
+        """Return whether cells are not as declared where cells of linked tables are not, unless the column says otherwise."""
+        declared = self.columns[column]
+        if not isinstance(declared, MeasuredColumn) or not self.flags_of(column):
+            return False
+        return declared.impute is None and declared.outside is None
 
     @cached_property
     def missing_by_rule(self) -> tuple[str, ...]:

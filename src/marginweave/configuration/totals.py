@@ -33,6 +33,11 @@ class KnownTotals:
     counts: Mapping[Codes, float]
 
     @property
+    def crossed_names(self) -> str:
+        """Its columns in words, as those of a set."""
+        return " x ".join(self.table.columns)
+
+    @property
     def exact(self) -> bool:
         """Return whether records must have exactly these counts."""
         return self.table.sd is None

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from marginweave.base.arrow import to_numpy
 from marginweave.base.errors import UnusableTableError
 from marginweave.columns import values_of
 from marginweave.columns.base import Judged
@@ -89,6 +90,16 @@ def judge(values: pa.ChunkedArray, configuration: Configuration, name: str) -> J
     return kind.judge(values.chunk(0) if values.num_chunks == 1 else values.combine_chunks())
 
 
+def judge_cells(table: pa.Table, configuration: Configuration, name: str) -> Judged:
+    """Return `judge` of a column of a raw table; derived cells that are flagged as not as declared are unread."""
+    judged = judge(table.column(name), configuration, name)
+    flags = [flag for flag in configuration.flags_of(name) if flag in table.column_names]
+    if not flags:
+        return judged
+    is_unread = to_numpy(table.column(flags[0]).combine_chunks())
+    return judged.with_unread(table.column(name).combine_chunks(), is_unread)
+
+
 @dataclass
 class Usability:
     """Tallies of a table, by which it can be used as declared or not.
@@ -103,7 +114,7 @@ class Usability:
         """Count the cells of a block of the raw table."""
         for name in self.configuration.raw_names:
             tally = self.tallies.setdefault(name, CellTally())
-            tally.add(judge(raw.column(name), self.configuration, name))
+            tally.add(judge_cells(raw, self.configuration, name))
 
     def check(self, written: str) -> None:
         """Stop a run whose table is unusable; `written` is the configuration as it was written.
@@ -120,7 +131,9 @@ class Usability:
             if fault is not None:
                 column = self.configuration.columns[name]
                 assert isinstance(column, MeasuredColumn)
-                faults[f"column {name!r}: {fault.of(column)}"] = fault
+                table = self.configuration.linked_table_of(name)
+                source = f", which follows from rows of tables.{table}" if table else ""
+                faults[f"column {name!r}{source}: {fault.of(column)}"] = fault
         if faults:
             reasons = "; ".join(faults)
             if set(faults.values()) == {Unusable.MOST}:

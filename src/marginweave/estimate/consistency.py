@@ -94,8 +94,8 @@ def make_consistent(
 
     T_A of single attributes remains what it was before the first cell was clipped: the nearest without a negative count.
     Clipped tables of many cells that are mostly noise overestimate all rare values, and would move the sums with them. Any
-    counts of single attributes are within reach of the other tables; where structural zeros forbid these counts, they move
-    after a tenth of the rounds.
+    counts of single attributes are within reach of the other tables. With structural zeros, which may forbid these counts, they
+    move from turn 30 on.
 
     Args:
         measurements: any marginals; the same attributes may come more than once.
@@ -159,10 +159,10 @@ def _alternate(
             )
         if _is_consistent(tables, shared, total, masked=masked):
             return
-        if masked and turn == rounds // 10:  # zeros may be at odds with the anchors
-            anchors = _anchor_of_no_attributes(anchors, shared)
-        if turn in {ALTERNATING, rounds // 10}:
+        if turn == ALTERNATING:
             nearest = Nearest.to(tables.values)
+            if masked:  # zeros may be at odds with the anchors
+                anchors = _anchor_of_no_attributes(anchors, shared)
         if turn < ALTERNATING:
             project_tables(tables, total)
         else:

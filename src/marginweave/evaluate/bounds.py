@@ -73,7 +73,9 @@ def marginal_bounds(
     All complete measurements with Gaussian noise that hold r are combined by inverse variance: M~_r = sum_i w_i M~_i,
     w_i proportional to 1/s_i^2, s_i^2 = g_i (sd_i^2 + 1/12) for a sum of g_i cells, and 1/s^2 = sum_i 1/s_i^2. Sets of several
     attributes are counted over merged values, as they were measured. The records are weighted to the noisy total. Laplace
-    noise has heavier tails than the bound allows: None where there is no other. DP: post-processing.
+    noise has heavier tails than the bound allows: None where there is no other. An empty cell of a record is missing or not as
+    declared: where both were counted, their counts are added up, the noise of which is at most that of both. DP:
+    post-processing.
 
     Args:
         marginals: as they were drawn; where they are pooled with those of earlier releases, all is of both together.
@@ -81,6 +83,7 @@ def marginal_bounds(
         configuration: what is declared, bounds resolved.
     """
     compression = compression_of(marginals, configuration)[1]
+    gaps = _missing_codes(marginals, configuration)
     one_way, wider = marginals.measured
     sets = list(cell_deviations([*one_way, *wider]))
     sets.sort(key=lambda attributes: (len(attributes), attributes))
@@ -105,12 +108,12 @@ def marginal_bounds(
         ]
         used = normal or holders
         noisy, sigma = _combined(used, attributes)
-        merged_codes = (
-            [np.arange(len(noisy))] if is_single else [compression.codes[a] for a in attributes]
-        )
+        merged_codes = [compression.codes[a] for a in attributes]
+        if is_single:
+            merged_codes = [np.arange(len(noisy))]
         counts, outside = _count_cells(numbering, tally, merged_codes, noisy.shape)
-        differences = noisy.ravel() - counts * weight
-        distance = float(np.abs(differences).sum())
+        differences = noisy - counts.reshape(noisy.shape) * weight
+        distance = _distance(differences, attributes, gaps, merged_codes)
         outside_distance = outside * weight  # no row of the table is outside the cells
         bound = None
         if normal:
@@ -125,6 +128,31 @@ def marginal_bounds(
         )
         bounds.append(marginal_bound)
     return tuple(bounds)
+
+
+def _missing_codes(marginals: Marginals, configuration: Configuration) -> dict[int, int]:
+    """Return the code of a missing value by attribute, of those that count cells which are not as declared, too."""
+    counted = configuration.with_undeclared(marginals.domain.with_undeclared)
+    sizes = marginals.domain.sizes
+    return {
+        a: sizes[a] for a, attribute in enumerate(counted.attributes) if len(attribute.gaps) > 1
+    }
+
+
+def _distance(
+    differences: Floats,
+    attributes: Clique,
+    gaps: Mapping[int, int],
+    merged_codes: Sequence[NDArray[np.integer]],
+) -> float:
+    """Return the L1 distance of two tables by their differences, missing cells and those of the last code as one cell."""
+    for axis, attribute in enumerate(attributes):
+        if attribute in gaps:
+            cells = np.moveaxis(differences, axis, 0)
+            together = cells[:-1].copy()
+            together[merged_codes[axis][gaps[attribute]]] += cells[-1]
+            differences = np.moveaxis(together, 0, axis)
+    return float(np.abs(differences).sum())
 
 
 def dependent_pairs(marginals: Marginals) -> dict[Clique, bool]:

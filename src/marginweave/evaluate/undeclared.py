@@ -49,6 +49,9 @@ def with_undeclared(
             names = listed_titles(columns, titles)
             says.append(verdict_sentence(f"undeclared.{key}", names=names))
             advice.append(verdict_sentence(f"undeclared-advice.{key}", names=names))
+    tables = sorted({configuration.linked_table_of(cells.name) for cells in undeclared} - {""})
+    if tables:
+        advice.append(verdict_sentence("undeclared-advice.rows", tables=listed(tables)))
     if any(cells.kept or cells.of_set for cells in undeclared):
         advice.append(verdict_sentence("undeclared-advice.declare"))
     known_columns = [cells.name for cells in undeclared if not (cells.kept or cells.of_set)]
@@ -68,12 +71,11 @@ def undeclared_sentence(
     """Return the sentence on the cells of a column that are not as declared; `titles` has what it calls the column."""
     title = titles.get(cells.name, cells.name)
     share = cells.sentence(counts.record_count, counts.record_deviation, title)
-    key = (
-        "undeclared.by-rule"
-        if cells.name in configuration.missing_by_rule
-        else "undeclared.sentence"
-    )
-    return verdict_sentence(key, share=share)
+    table = configuration.linked_table_of(cells.name)
+    if table and cells.found:
+        return verdict_sentence("undeclared.by-rows", share=share, table=table)
+    is_by_rule = cells.name in configuration.missing_by_rule
+    return verdict_sentence(f"undeclared.{'by-rule' if is_by_rule else 'sentence'}", share=share)
 
 
 def listed_titles(names: Iterable[str], titles: Mapping[str, str]) -> str:

@@ -71,6 +71,7 @@ def open_model(
         spread=spread,
         ignored=ignored_records(released.domain, configuration),
         recorded=synthetic_only(configuration, released.domain.labels),
+        follows=configuration.followed_tables,
     )
 
 

@@ -161,6 +161,7 @@ class Release:
         Raises:
             InputError: the question breaks a rule, or has no answer.
         """
+        import numpy as np
         import pandas as pd
 
         from marginweave.answers.answer import group_columns
@@ -176,8 +177,10 @@ class Release:
             row = answer.row()
             group = row.pop("group")
             rows.append({**group_columns(group), **row})
-        numbers = dict.fromkeys(("estimate", "low", "high", "level"), float)
-        return pd.DataFrame(rows).astype(numbers)
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+        for name in ("estimate", "low", "high", "level"):
+            columns[name] = np.array(columns[name], np.float64)
+        return pd.DataFrame(columns)
 
     def table(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
         """Return the counts of all combinations of one to three columns, with the ends of their intervals.

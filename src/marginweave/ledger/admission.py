@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -174,6 +174,7 @@ def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime)
     assert request.source is not None
     plan = request.plan
     optional = {
+        "tables": request.source.table_marks(request.release) or None,
         "approval": "required" if request.needs_approval else None,
         "supersedes": request.supersedes,
         "program": request.program and request.program.model_dump(),
@@ -215,7 +216,7 @@ def rounded_down(value: float | Decimal) -> str:
 def _source_refusal(
     source: SourceDigest | None, account: Account, sums: Sums, journal: Journal
 ) -> Refusal | None:
-    """Return why a source that was released under another account is refused, or None.
+    """Return why a source is refused of which a table, or the only one, was released under another account, or None.
 
     The reservations of all other accounts are read, and none of them may be missing.
     """
@@ -227,16 +228,25 @@ def _source_refusal(
     if any(reservations[dataset] != sums.spent_of(dataset).ever_reserved for dataset in datasets):
         raise BudgetError("the ledger is broken: the row of a reservation is missing")
     for row in rows:
-        mark = json.loads(row["body"])["source"]
-        if source.matches(row["release"], mark):
+        body = json.loads(row["body"])
+        found = source.tables_in(row["release"], body["source"], body.get("tables", ()))
+        if found:
             dataset = row["account"]
             return Refusal(
                 "source",
-                f"this source was released under account {dataset}. Releases about the same people share "
+                f"{_named(found, source)} under account {dataset}. Releases about the same people share "
                 "one account, also where their sources differ in order, format or a few rows, which nothing here can see. "
                 f"Release it under that account: set `dataset: {dataset}` in the configuration",
             )
     return None
+
+
+def _named(found: Sequence[str], source: SourceDigest) -> str:
+    """Return the beginning of the sentence that these tables of a source were released."""
+    if len(found) == len(source.tables):
+        return "this source was released"
+    tables = ", ".join(f"tables.{name}" if name else "source" for name in sorted(found))
+    return f"{tables} was released" if len(found) == 1 else f"{tables} were released"
 
 
 def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Refusal | None:

@@ -68,7 +68,7 @@ def registry_record(
             "basic": {
                 "name": f"{record.dataset}: {record.run}",
                 "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
-                "description": "Noisy counts of attribute combinations, and synthetic records made from these counts alone.",
+                "description": "Noisy counts of attribute combinations, and synthetic records made from published counts.",
                 "intended_use": "",
                 "data_product_type": "Synthetic data",
                 "data_product_region": "",

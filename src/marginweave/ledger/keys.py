@@ -7,7 +7,7 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -67,33 +67,86 @@ class LedgerKey:
         return hmac.compare_digest(self.seal(hash_hex).encode(), seal.encode())
 
 
+_NEXT_TABLE = b"\xff" * 8
+"""Comes before the name of a linked table, where a part of a table would have its length: no part is so long."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceDigest:
     """HMAC-SHA256 of the bytes of a source under a key of the ledger: only in memory, as it is equal for equal bytes.
 
-    Only its `mark` is stored, which differs for each release: two marks do not reveal whether two releases have the same
-    source. "The same" means byte for byte: one more newline makes another source. The bytes of a data frame are those of all
-    its cells (`frame_chunks`).
+    `base` is that of all tables together, `tables` has that of each table alone, by its name; the name of the source is empty.
+    Without linked tables both are the same. Only marks are stored, which differ for each release: two marks do not reveal
+    whether two releases have the same source. "The same" means byte for byte: one more newline makes another source. The bytes
+    of a data frame are those of all its cells (`frame_chunks`).
     """
 
     base: bytes = field(repr=False)
+    tables: Mapping[str, bytes] = field(repr=False)
     key: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, root: bytes, chunks: Iterable[bytes]) -> SourceDigest:
-        """Return the digest of the concatenated chunks, under a key derived from the key of a ledger, `root`."""
-        digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)
-        for chunk in chunks:
-            digest.update(chunk)
-        return cls(base=digest.digest(), key=subkey(root, "source of a release"))
+    def of(cls, root: bytes, tables: Mapping[str, Iterable[bytes]]) -> SourceDigest:
+        """Return the digest of the chunks of each table, by its name, under a key derived from the key of a ledger, `root`.
+
+        All together are digested in the order of their names. Each name comes before its table with its length, so that bytes
+        that move from one table to the next change the digest.
+        """
+        empty = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)
+        together = empty.copy()
+        digests = {}
+        for name, chunks in sorted(tables.items()):
+            alone = empty.copy()
+            if name:
+                encoded = name.encode()
+                together.update(_NEXT_TABLE + len(encoded).to_bytes(8, "big") + encoded)
+            for chunk in chunks:
+                together.update(chunk)
+                if name:
+                    alone.update(chunk)
+            digests[name] = (alone if name else together).digest()
+        key = subkey(root, "source of a release")
+        return cls(base=together.digest(), tables=digests, key=key)
 
     def mark(self, release_id: str) -> str:
         """Return the mark that manifest and ledger keep: HMAC-SHA256(key, release id || digest), hex."""
-        return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()
+        return self._mark(release_id, self.base)
 
     def matches(self, release_id: str, stored: str) -> bool:
         """Return whether `stored` is the mark of these bytes for the release."""
         return hmac.compare_digest(self.mark(release_id), stored)
+
+    def table_marks(self, release_id: str) -> list[str]:
+        """Return the marks of linked tables and their source for the ledger, in the order of their names; none for one table.
+
+        The place of a table is a part of its mark: equal tables of one release have different marks.
+        """
+        if len(self.tables) == 1:
+            return []
+        return [
+            self._mark(_with_place(release_id, place), digest)
+            for place, (_, digest) in enumerate(sorted(self.tables.items()))
+        ]
+
+    def tables_in(self, release_id: str, mark: str, table_marks: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of those tables that a release had, by its `mark` and the marks of its tables."""
+        if self.matches(release_id, mark):
+            return tuple(self.tables)
+        marks = {release_id: mark}
+        marks |= {_with_place(release_id, place): each for place, each in enumerate(table_marks)}
+        return tuple(
+            name
+            for name, digest in self.tables.items()
+            if any(hmac.compare_digest(self._mark(at, digest), each) for at, each in marks.items())
+        )
+
+    def _mark(self, name: str, digest: bytes) -> str:
+        return hmac.digest(self.key, name.encode() + digest, hashlib.sha256).hex()
+
+
+def _with_place(release_id: str, place: int) -> str:
+    """Return the name under which the table at a place is marked: no release has an id like this."""
+    return f"{release_id}/{place}"
 
 
 def key_file(location: LedgerLocation) -> Path:

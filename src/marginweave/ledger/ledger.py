@@ -34,9 +34,12 @@ class Keys:
         """Key for checkpoints and draws of runs under this ledger; 32 bytes derived from that of the ledger."""
         return subkey(self.session.key.material, "checkpoint")
 
-    def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
-        """Return the digest of the concatenated chunks, keyed with the ledger's key; only its mark for a release is stored."""
-        return SourceDigest.of(self.session.key.material, chunks)
+    def source_digest(self, tables: Mapping[str, Iterable[bytes]]) -> SourceDigest:
+        """Return the digest of the bytes of tables, by their names, keyed with the ledger's key; only its marks are stored.
+
+        The name of the source is empty; the others are linked tables.
+        """
+        return SourceDigest.of(self.session.key.material, tables)
 
 
 class Ledger:

@@ -1,8 +1,8 @@
-"""Where the tables of a release are, and the bytes of all of them for the keyed digest. Nothing here imports Arrow."""
+"""Where the tables of a release are, and the bytes of each for the keyed digest. Nothing here imports Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +12,6 @@ from marginweave.configuration.release import Configuration
 from marginweave.sources.content import content_of
 from marginweave.sources.kinds import check_kind
 from marginweave.sources.parts import find_from
-
-_NEXT_TABLE = b"\xff" * 8
-"""Comes before the name of a linked table, where a part of a table would have its length: no part is so long."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +43,6 @@ class TablePlaces:
             check_kind(places[name], table.source)
         return cls(source, places)
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of all tables (`joined_chunks`)."""
-        return joined_chunks(content_of(self.root), self.linked, content_of)
-
-
-def joined_chunks(
-    root: Iterable[bytes], linked: Mapping[str, str], content: Callable[[str], Iterable[bytes]]
-) -> Iterator[bytes]:
-    """Yield the bytes of the source as they are, then each linked table's name and bytes, in the order of the names.
-
-    `content` returns the bytes of what `linked` has under a name. The length of a name comes before it, so that bytes that
-    move from one table to the next change the digest.
-    """
-    yield from root
-    for name, place in sorted(linked.items()):
-        encoded = name.encode()
-        yield _NEXT_TABLE + len(encoded).to_bytes(8, "big") + encoded
-        yield from content(place)
+    def contents(self) -> dict[str, Iterator[bytes]]:
+        """Return the bytes of each table by its name, for the keyed digest; the name of the source is empty."""
+        return {name: content_of(place) for name, place in {"": self.root, **self.linked}.items()}

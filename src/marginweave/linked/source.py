@@ -7,7 +7,7 @@ an id that no row of the source has, belongs to nobody and is in no value.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.sections import UNDECLARED
 from marginweave.linked.derivations import LinkedRows, derived_column, linked_values
 from marginweave.linked.places import TablePlaces
 from marginweave.prepare.rows import id_digests
@@ -128,6 +129,8 @@ class ReleaseSource:
     linked: tuple[LinkedSource, ...] = ()
     unlinked: dict[str, UnlinkedRows] = field(default_factory=dict)
     """By linked tables, how many rows belong to nobody, once the tables were read. For the operator alone."""
+    watch: Callable[[str, LinkedRows], None] | None = None
+    """Is given rows of each linked table that belong to somebody, with its name. For the operator alone."""
 
     @classmethod
     def of(cls, places: TablePlaces, configuration: Configuration) -> ReleaseSource:
@@ -185,6 +188,8 @@ class ReleaseSource:
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the `columns` in this order, piece by piece, as `TableSource.tables`, derived ones behind those of the table.
 
+        Among them may be `undeclared_flags`.
+
         With derived columns the ids of the source are read first, then the linked tables, and then the source.
 
         DP: 1-stable for units that come, go or change with all their rows in all tables: a derived cell is a function of its
@@ -193,7 +198,9 @@ class ReleaseSource:
         Raises:
             InputError: as `TableSource.tables`.
         """
-        wanted = [name for name in columns if name in self.configuration.derived]
+        flags = {UNDECLARED + name: name for name in self.configuration.undeclared_by_rows}
+        derived = (flags.get(name, name) for name in columns)
+        wanted = [*dict.fromkeys(name for name in derived if name in self.configuration.derived)]
         subject = self.configuration.privacy.subject
         if not wanted or subject is None:
             yield from self.root.tables(columns)
@@ -207,7 +214,9 @@ class ReleaseSource:
             digests, has_id = self._ids(table, subject.column, key)
             places = pa.array(units.of(digests, has_id))
             cells = {name: table.column(name) for name in stored}
-            cells |= {name: of_units.take(places) for name, of_units in values.items()}
+            cells |= {
+                name: of_units.take(places) for name, of_units in values.items() if name in columns
+            }
             yield pa.table({name: cells[name] for name in columns})
 
     def _units(self, column: str, key: bytes) -> UnitNumbers:
@@ -261,8 +270,12 @@ class ReleaseSource:
             linked_rows = LinkedRows(numbers[is_linked], table.filter(pa.array(is_linked)), kinds)
             for column in columns.values():
                 column.add(linked_rows)
+            if self.watch is not None:
+                self.watch(linked.name, linked_rows)
         self.unlinked[linked.name] = UnlinkedRows(rows, without_id, orphans)
-        return {name: column.values() for name, column in columns.items()}
+        values = {name: column.values() for name, column in columns.items()}
+        flags = {UNDECLARED + name: pa.array(each.undeclared()) for name, each in columns.items()}
+        return values | flags
 
     def types(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the types that columns have in the schema of the source; derived columns have none."""
@@ -278,10 +291,10 @@ class ReleaseSource:
         """Return the long cells of the source, as `TableSource.long_cells`."""
         return self.root.long_cells()
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of all tables, as `TablePlaces.chunks`."""
+    def contents(self) -> dict[str, Iterator[bytes]]:
+        """Return the bytes of each table by its name, as `TablePlaces.contents`."""
         linked = {table.name: table.source.name for table in self.linked}
-        return TablePlaces(self.root.name, linked).chunks()
+        return TablePlaces(self.root.name, linked).contents()
 
     @contextmanager
     def unchanged(self, otherwise: str) -> Iterator[None]:

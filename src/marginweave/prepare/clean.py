@@ -24,7 +24,8 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     A category or boolean becomes a dictionary array over its public labels (a private domain: over the sorted distinct
     texts), a number float64, a date date32, a moment timestamp[s], a set a list array over such a dictionary.
 
-    A difference is counted in place of the column that it makes superfluous.
+    A difference is counted in place of the column that it makes superfluous. Flags of derived cells that are not as declared
+    (`undeclared_flags`) follow the columns where the table has them.
 
     DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
     """
@@ -39,7 +40,9 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
         columns[rule.column] = difference_values(
             minuend, subtrahend, configuration.columns[rule.column]
         )
-    return pa.table({name: columns[name] for name in configuration.names})
+    counted = {name: columns[name] for name in configuration.names}
+    flags = [name for name in configuration.undeclared_flags if name in raw.column_names]
+    return pa.table(counted | {name: raw.column(name).combine_chunks() for name in flags})
 
 
 # Columns that are added to clean ones: no configuration has such names.

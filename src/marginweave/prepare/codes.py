@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -183,6 +183,26 @@ def with_indicators(
     codes = (*table.codes, *indicators)
     labels_of_indicators = [INDICATOR] * len(indicators)
     return EncodedTable(codes=codes, labels=(*table.labels, *labels_of_indicators))
+
+
+def with_undeclared_cells(
+    table: EncodedTable, clean: pa.Table, configuration: Configuration
+) -> EncodedTable:
+    """Return the table in which derived cells that are flagged as not as declared have the last code of their attribute.
+
+    Without a missing value in the domain of the attribute, its missing code is that one already. DP: 1-stable, cell by cell.
+    """
+    codes = list(table.codes)
+    counted = configuration.with_undeclared(configuration.undeclared)
+    for j, attribute in enumerate(counted.attributes):
+        flags = [name for name in counted.flags_of(attribute.name) if name in clean.column_names]
+        if flags and len(attribute.gaps) > 1:
+            cells = [to_numpy(clean.column(name).combine_chunks()) for name in flags]
+            is_undeclared = np.logical_or.reduce(cells)
+            last = table.sizes[j] + 1
+            marked = np.where(is_undeclared, last, codes[j])
+            codes[j] = marked.astype(code_type(last))
+    return replace(table, codes=tuple(codes))
 
 
 def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:

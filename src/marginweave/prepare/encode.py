@@ -50,6 +50,7 @@ def encode_blocks(
         table = coding.with_labels(block.table, labels)
         words = streams("encode", block.numbers)
         codes = coding.encode_table(table, configuration, words)
+        codes = coding.with_undeclared_cells(codes, table, configuration)
         return coding.with_indicators(codes, table, configuration), block.numbers
 
     labels = coding.encoded_labels((block.table for block in clean), configuration)

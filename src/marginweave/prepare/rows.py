@@ -104,9 +104,11 @@ def _scatter(
     for numbers, table in _numbered(raw):
         ids = table.column(column).combine_chunks()
         digests, has_subject = subject_digests(ids, subject, missing, key, numbers)
+        flags = (name for name in configuration.undeclared_flags if name in table.column_names)
+        joined = [*configuration.raw_names, *flags]
         buffers = [None, pa.py_buffer(digests)]
         owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), buffers)
-        cells = table.select(list(configuration.raw_names) if subject.join else [])
+        cells = table.select(joined if subject.join else [])
         cells = cells.append_column(_ROW, pa.array(numbers))
         cells = cells.append_column(_SUBJECT, owners)
         # so that the piece of a partition is a slice, without a separate dictionary
@@ -207,7 +209,7 @@ def _gathered(
         order = np.argsort(records.column(_ROW).to_numpy())
         records = records.take(pa.array(order))
         numbers = records.column(_ROW).to_numpy()
-        yield CleanBlock(records.select(list(configuration.names)), numbers)
+        yield CleanBlock(records.drop_columns([_ROW]), numbers)
 
 
 def subject_digests(

@@ -211,5 +211,6 @@ def citation(configuration: Configuration, statement: PrivacyStatement) -> Sente
         run=statement.run,
         epsilon=statement.guarantee.epsilon,
         delta=statement.guarantee.delta,
+        beside=f", beside {configuration.earlier_runs}" if configuration.earlier else "",
         release=statement.release,
     )

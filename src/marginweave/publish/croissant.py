@@ -14,6 +14,7 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.evaluation import CsvSettings
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.publish.conclusions import citation
 from marginweave.publish.preparation_words import moment_sentences, value_sentences
 from marginweave.publish.synthetic import no_value_sentence
@@ -112,11 +113,13 @@ def croissant(
 
 
 def _promise(statement: PrivacyStatement) -> Sentence:
-    """Return the guarantee."""
+    """Return the guarantee, and beside which earlier releases it holds."""
     guarantee = statement.guarantee
-    return report_sentence(
-        "dataset.promise", epsilon=guarantee.epsilon, delta=guarantee.delta, unit=guarantee.unit
-    )
+    runs = [f"run {release_before.run}" for release_before in statement.earlier or ()]
+    facts = {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit}
+    if not runs:
+        return report_sentence("dataset.promise", **facts)
+    return report_sentence("dataset.promise-beside", **facts, runs=listed(runs))
 
 
 def _description(configuration: Configuration, statement: PrivacyStatement) -> str:
@@ -127,6 +130,8 @@ def _description(configuration: Configuration, statement: PrivacyStatement) -> s
         sentences.append(report_sentence("dataset.counted", counted=counted))
     if statement.uncounted:
         sentences.append(statement.uncounted.words)
+    if configuration.followed_tables:
+        sentences.append(report_sentence("dataset.followed", tables=configuration.followed_tables))
     sentences.append(_promise(statement))
     return _paragraph(sentences)
 

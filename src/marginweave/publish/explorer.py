@@ -81,6 +81,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     declared = published.configuration
     counted = declared.with_undeclared(declared.undeclared)
     codes = with_undeclared_code(shown.sample, counted, published.aggregates.domain.labels)
+    codes = _with_undeclared_share(codes, published)
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
     lengths = published.aggregates.bounds if published.measured is None else {}
     facts = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
@@ -99,6 +100,30 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     size = struct.pack("<I", len(text))
     content = b"".join([size, text, *(array.tobytes() for array in packed.values())])
     return gzip.compress(content, _EFFORT, mtime=0)
+
+
+def _with_undeclared_share(
+    codes: Sequence[NDArray[Any]], published: PublishedRelease
+) -> tuple[NDArray[Any], ...]:
+    """Return the records with as many empty cells of derived columns not as declared as were counted; the others are missing.
+
+    Which ones is a draw: the records do not say why a cell is empty, and no rule does. DP: post-processing.
+    """
+    changed = list(codes)
+    configuration = published.configuration
+    sizes = published.aggregates.domain.sizes
+    places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    rng = np.random.default_rng(configuration.synthesize.seed)  # post-processing
+    for row in published.statement.undeclared or ():
+        j = places[row.attribute]
+        if row.found and configuration.linked_table_of(row.attribute) and configuration.optional[j]:
+            empty = np.flatnonzero(changed[j] == sizes[j])
+            share = row.count / max(published.aggregates.record_count, 1)
+            number = min(round(share * len(changed[j])), len(empty))
+            is_undeclared = np.zeros(len(changed[j]), np.bool_)
+            is_undeclared[rng.choice(empty, number, replace=False)] = True
+            changed[j] = np.where(is_undeclared, sizes[j] + 1, changed[j])
+    return tuple(changed)
 
 
 def _attributes(

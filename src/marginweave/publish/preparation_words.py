@@ -126,7 +126,7 @@ def derived_sentence(configuration: Configuration, name: str) -> Sentence | None
         return None
     table, derivation = configuration.derived[name]
     key = f"derived.{derivation.kind}{'-where' if derivation.where else ''}"
-    return report_sentence(
+    sentence = report_sentence(
         key,
         column=name,
         table=table,
@@ -136,6 +136,13 @@ def derived_sentence(configuration: Configuration, name: str) -> Sentence | None
         end=derivation.end or "",
         days=derivation.days,
     )
+    linked = (configuration.tables or {})[table]
+    optional = [
+        read for read in derivation.conditions if linked.can_be_missing(read, configuration.missing)
+    ]
+    if not optional:
+        return sentence
+    return report_sentence("derived.missing", sentence=sentence, columns=listed(optional))
 
 
 def value_sentences(configuration: Configuration, name: str) -> list[Sentence]:

@@ -175,7 +175,11 @@ def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> 
         composition=str(_composition(configuration, plan)),
         assumptions=_texts(_assumptions(configuration, release)),
         not_covered=_texts(
-            (*_stops(configuration), *known_sentences(configuration, from_these_rows=True))
+            (
+                *_stops(configuration),
+                *known_sentences(configuration, from_these_rows=True),
+                *_told_before(configuration),
+            )
         ),
         invariants=_invariants(configuration),
         earlier=tuple(earlier) or None,
@@ -188,6 +192,12 @@ def _stops(configuration: Configuration) -> Iterator[Sentence]:
     yield from DATA_DEPENDENT_STOPS
     if configuration.unchanged == "skip":
         yield SKIPS
+
+
+def _told_before(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield what earlier releases have told, whose counts are used again and are in the files of this one."""
+    if configuration.earlier:
+        yield report_sentence("not-covered.earlier", runs=configuration.earlier_runs)
 
 
 def _texts(sentences: Iterable[Sentence]) -> tuple[str, ...]:
@@ -237,7 +247,7 @@ def _assumptions(configuration: Configuration, release: ReleaseFacts) -> Iterato
 def _composition(configuration: Configuration, plan: Plan) -> Sentence:
     """Return how the costs of the draws add up, and how earlier releases of the same rows compose with this one."""
     composition = _composition_of_draws(configuration, plan)
-    runs = ", ".join(release_before.release.run for release_before in configuration.earlier)
+    runs = configuration.earlier_runs
     return (
         report_sentence("composition.earlier", composition=composition, runs=runs)
         if runs

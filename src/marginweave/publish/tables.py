@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.evaluation import CsvSettings
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique
@@ -51,7 +53,7 @@ def counts_table(
     longest: int,
     left_out: Sequence[Clique] = (),
     *,
-    earlier: bool = False,
+    besides: str = "",
     coarse: bool = False,
     remarks: Sequence[str] = (),
 ) -> pa.Table:
@@ -65,20 +67,22 @@ def counts_table(
     where it lies outside, `note` says so, and where a rule that changed no row allows no such record. The row of length 0 is
     the empty combination: its count is the protected number of records, and its note explains the columns. There are `longest`
     positions, or R if that is more; those beyond are null. At the end, each set of columns of `left_out`, of which only
-    combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts also follow from those of earlier
-    releases, and the rows that they changed say so. With `coarse` the first note says where counts in coarser bins are,
-    and at its end stand `remarks` on all counts, sentences without a full stop.
+    combinations above 0 are listed, has a row without values.
+
+    Adjusted counts also follow from `besides`, counts that this release has not drawn, in words: the first note names them, and
+    so do those of rows that they may have changed. With `coarse` the first note says where counts in coarser bins are, and at
+    its end stand `remarks` on all counts, sentences without a full stop.
     """
     domain = aggregates.domain
     positions = max(longest, aggregates.reporting_length)
-    key = _key(aggregates, earlier=earlier, coarse=coarse, remarks=remarks)
+    key = _key(aggregates, besides=besides, coarse=coarse, remarks=remarks)
     parts = [_total_row(aggregates, positions, key)]
     for level, noise, level_intervals in zip(
         aggregates.levels, aggregates.noise, intervals, strict=True
     ):
         sigmas = _noise_of_rows(level, noise, aggregates.measured)
         rows = _rows(domain, level, sigmas, level_intervals, positions)
-        parts.append(rows.append_column("note", _notes(level, level_intervals, earlier=earlier)))
+        parts.append(rows.append_column("note", _notes(level, level_intervals, besides)))
     last_rows = []
     for clique in left_out:
         row = {
@@ -94,12 +98,28 @@ def counts_table(
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _key(aggregates: Aggregates, *, earlier: bool, coarse: bool, remarks: Iterable[str]) -> str:
+def counts_of_others(configuration: Configuration) -> str:
+    """Return words for the counts that adjusted ones follow from beside those of this release; empty without any."""
+    tables = listed([known.crossed_names for known in configuration.totals])
+    if configuration.earlier:
+        key = "besides.both" if tables else "besides.earlier"
+    elif tables:
+        key = "besides.known"
+    else:
+        return ""
+    return str(counts_sentence(key, tables=tables))
+
+
+def _key(aggregates: Aggregates, *, besides: str, coarse: bool, remarks: Iterable[str]) -> str:
     """Return the explanation of the columns, the note of the first row."""
     listed_marginals = "listed-coarse" if coarse else "listed-all"
     listed = "listed-tuples" if aggregates.measured is None else listed_marginals
     sentences = [
-        str(counts_sentence("key.columns-earlier" if earlier else "key.columns")),
+        str(
+            counts_sentence("key.columns-besides", besides=besides)
+            if besides
+            else counts_sentence("key.columns")
+        ),
         str(counts_sentence(f"key.{listed}")),
     ]
     sentences += [f"{remark[0].upper()}{remark[1:]}." for remark in remarks]
@@ -275,7 +295,7 @@ def _rows(
     return with_combinations(numbers, pairs, positions)
 
 
-def _notes(level: Level, intervals: Intervals, *, earlier: bool) -> pa.Array:
+def _notes(level: Level, intervals: Intervals, besides: str) -> pa.Array:
     """Return the note of each combination of a level, null where there is nothing to say."""
     is_outside = (level.counts < intervals.low) | (level.counts > intervals.high)
     is_merged = intervals.measured < 0
@@ -285,8 +305,8 @@ def _notes(level: Level, intervals: Intervals, *, earlier: bool) -> pa.Array:
     if intervals.impossible is not None:
         numbers = np.where(intervals.impossible, _NOTES.index("impossible") + 1, numbers)
     texts = [None, *(str(counts_sentence(f"note.{key}")) for key in _NOTES)]
-    if earlier:
-        texts[1] = str(counts_sentence("note.outside-earlier"))
+    if besides:
+        texts[1] = str(counts_sentence("note.outside-besides", besides=besides))
     return pa.array(texts, pa.string()).take(pa.array(numbers))
 
 

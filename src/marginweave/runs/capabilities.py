@@ -258,7 +258,7 @@ class RunReference(CheckpointReference):
     @cached_property
     def source_digest(self) -> SourceDigest:
         """Digest of the source and its linked tables, in memory alone."""
-        return self.ledger.keys.source_digest(self.places.chunks())
+        return self.ledger.keys.source_digest(self.places.contents())
 
     @cached_property
     def read_digest(self) -> SourceDigest | None:
@@ -294,10 +294,10 @@ class RunReference(CheckpointReference):
         }
         return self.configuration.model_dump(mode="json", include=sections)
 
-    def is_source(self, chunks: Iterable[bytes]) -> bool:
-        """Return whether these are the bytes of the source that the run was begun with."""
+    def is_source(self, contents: Mapping[str, Iterable[bytes]]) -> bool:
+        """Return whether these are the bytes of the tables, by their names, that the run was begun with."""
         manifest = self.manifest
-        digest = self.ledger.keys.source_digest(chunks)
+        digest = self.ledger.keys.source_digest(contents)
         if self.read_digest is not None:
             return digest == self.read_digest
         return digest.matches(manifest.release, manifest.source_digest)

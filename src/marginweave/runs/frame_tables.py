@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from marginweave.base.errors import InputError
 from marginweave.base.places import FRAME
 from marginweave.configuration.release import Configuration
-from marginweave.linked.places import joined_chunks
 from marginweave.linked.source import LinkedSource, naming
 from marginweave.runs.frames import as_parquet, columns_as_parquet, frame_bytes, frame_columns
 from marginweave.runs.preparation import Frame
@@ -42,8 +41,8 @@ def frame_tables(data: Any, configuration: Configuration) -> FrameTables:
             )
     content, types = as_parquet(root, configuration)
     contents = {name: _linked_parquet(name, frame, configuration) for name, frame in linked.items()}
-    chunks = partial(_all_bytes, root, linked)
-    return FrameTables(content, contents, Frame(types, chunks))
+    cells = partial(_contents, {"": root, **linked})
+    return FrameTables(content, contents, Frame(types, cells))
 
 
 def _divided(data: Any, configuration: Configuration) -> tuple[Any, dict[str, Any]]:
@@ -77,7 +76,6 @@ def _linked_parquet(name: str, frame: Any, configuration: Configuration) -> byte
         return columns_as_parquet(frame, linked.table.source, kinds, (linked.by,))
 
 
-def _all_bytes(root: Any, linked: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the bytes of all frames, for the keyed digest."""
-    names = {name: name for name in linked}
-    return joined_chunks(frame_bytes(root), names, lambda name: frame_bytes(linked[name]))
+def _contents(frames: Mapping[str, Any]) -> dict[str, Iterable[bytes]]:
+    """Return the bytes of each frame by its name, for the keyed digest; the name of the source is empty."""
+    return {name: frame_bytes(frame) for name, frame in frames.items()}

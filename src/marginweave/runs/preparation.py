@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -41,11 +41,12 @@ class Frame:
     """The data frame that a source was made from: the types of its columns, and the bytes of all its cells.
 
     The source has the declared columns alone, in the order and form in which they are read. The bytes of the frame do not
-    depend on what is declared.
+    depend on what is declared. `contents` returns them, and those of the frames of linked tables by their names; the name of
+    the source is empty.
     """
 
     types: dict[str, str]
-    chunks: Callable[[], Iterable[bytes]]
+    contents: Callable[[], Mapping[str, Iterable[bytes]]]
 
 
 _FRAME: ContextVar[Frame | None] = ContextVar("frame", default=None)
@@ -87,7 +88,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
-    read_digest = ledger.keys.source_digest(request.places.chunks())
+    read_digest = ledger.keys.source_digest(request.places.contents())
     digest = read_digest if _FRAME.get() is None else table_digest(request, ledger)
     present = (
         _resume(request, present, ledger, digest)
@@ -115,7 +116,8 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
 def table_digest(request: Request, ledger: Ledger) -> SourceDigest:
     """Return the keyed digest of the table of a request: of the data frame that its source was made from, if there is one."""
     frame = _FRAME.get()
-    return ledger.keys.source_digest(request.places.chunks() if frame is None else frame.chunks())
+    tables = request.places.contents() if frame is None else frame.contents()
+    return ledger.keys.source_digest(tables)
 
 
 def _begin(

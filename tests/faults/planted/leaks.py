@@ -178,8 +178,8 @@ FAULTS = (
     Fault(
         name="the digest of the source is unkeyed",
         file="src/marginweave/ledger/keys.py",
-        text='digest = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)',
-        instead="digest = hashlib.sha256()",
+        text='empty = hmac.new(subkey(root, "source"), digestmod=hashlib.sha256)',
+        instead="empty = hashlib.sha256()",
         killed_by=(
             "tests/unit/ledger/test_places_and_keys.py::test_source_digest_is_keyed_and_ignores_chunks",
         ),
@@ -187,8 +187,8 @@ FAULTS = (
     Fault(
         name="two releases of one source are marked alike",
         file="src/marginweave/ledger/keys.py",
-        text="return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()",
-        instead="return hmac.digest(self.key, self.base, hashlib.sha256).hex()",
+        text="return hmac.digest(self.key, name.encode() + digest, hashlib.sha256).hex()",
+        instead="return hmac.digest(self.key, digest, hashlib.sha256).hex()",
         killed_by=(
             "tests/unit/ledger/test_places_and_keys.py::test_marks_of_one_source_tell_nothing_without_the_key",
         ),

@@ -9,7 +9,26 @@ _COLUMNS = "src/marginweave/linked/derivations.py"
 _CELLS = "tests/unit/linked/test_derivations.py"
 _LAWS = "tests/laws/test_linked_tables.py"
 
+_ACCOUNTS = "tests/laws/test_one_account_of_each_table.py"
+
 FAULTS = (
+    Fault(
+        name="the ledger compares all tables of a release together, and none alone",
+        file="src/marginweave/ledger/keys.py",
+        text="        if len(self.tables) == 1:\n            return []\n",
+        instead="        if self.tables:\n            return []\n",
+        killed_by=(
+            f"{_ACCOUNTS}::test_a_source_is_refused_for_each_table_that_was_released",
+            f"{_ACCOUNTS}::test_no_way_leads_around_the_account",
+        ),
+    ),
+    Fault(
+        name="equal tables of one release are marked alike",
+        file="src/marginweave/ledger/keys.py",
+        text='return f"{release_id}/{place}"',
+        instead="return release_id",
+        killed_by=(f"{_ACCOUNTS}::test_marks_tell_nothing_of_equal_tables",),
+    ),
     Fault(
         name="a row of a linked table whose id no row of the source has counts for the next unit",
         file=_SOURCE,
@@ -67,10 +86,40 @@ FAULTS = (
         ),
     ),
     Fault(
+        name="a linked cell that is not as declared meets no condition",
+        file=_COLUMNS,
+        text="            may_meet &= is_met | self.undeclared(name)\n",
+        instead="            may_meet &= is_met\n",
+        killed_by=(f"{_LAWS}::test_a_value_is_not_as_declared_where_another_cell_could_change_it",),
+    ),
+    Fault(
+        name="a row whose dates are not as declared may be a readmission after itself",
+        file=_COLUMNS,
+        text="starts * ends - both for",
+        instead="starts * ends for",
+        killed_by=(f"{_LAWS}::test_a_value_is_not_as_declared_where_another_cell_could_change_it",),
+    ),
+    Fault(
+        name="derived cells that are not as declared are counted as missing",
+        file="src/marginweave/prepare/codes.py",
+        text="        if flags and len(attribute.gaps) > 1:\n",
+        instead="        if False:\n",
+        killed_by=(
+            f"{_LAWS}::test_a_unit_whose_cells_are_not_as_declared_is_one_record_with_that_code",
+        ),
+    ),
+    Fault(
+        name="a linked column is clamped to other bounds than the derived column says",
+        file="src/marginweave/configuration/linked_checks.py",
+        text="    if low > wanted_low or high < wanted_high:\n",
+        instead="    if False:\n",
+        killed_by=("tests/unit/configuration/test_linked.py::test_what_does_not_fit_is_refused",),
+    ),
+    Fault(
         name="the digest of a release's input leaves out linked tables",
         file="src/marginweave/linked/places.py",
-        text="        yield from content(place)\n",
-        instead="",
+        text='{"": self.root, **self.linked}.items()',
+        instead='{"": self.root}.items()',
         killed_by=(f"{_CELLS}::test_the_digest_is_of_all_tables",),
     ),
     Fault(

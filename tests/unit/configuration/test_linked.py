@@ -32,6 +32,22 @@ def changed(**changes: Any) -> dict[str, Any]:
 STAYS = "tables__stays__"
 REFUSED = [
     (
+        {f"{STAYS}columns__days__bounds": [0, 14]},
+        "tables.stays.columns.days must have bounds that hold those of columns.longest: bounds: [0, 60]",
+    ),
+    (
+        {f"{STAYS}columns__admitted__bounds": ["2024-03-01", "2025-03-31"]},
+        "tables.stays.columns.admitted must have bounds that hold those of columns.first: bounds: [2024-01-01, 2025-03-31]",
+    ),
+    (
+        {"columns__longest__decimals": 1},
+        "tables.stays.columns.days must have decimals: 1, or none, as columns.longest has",
+    ),
+    (
+        {"columns__emergency__outside": "error"},
+        "columns.emergency must not have outside: error, as its cells follow from rows",
+    ),
+    (
         {"privacy__unit": "row"},
         "tables needs the column that says whose row it is: privacy: {unit:",
     ),
@@ -206,13 +222,19 @@ tables:
 
 
 def test_answers_and_numbers_of_rows_always_have_a_value() -> None:
-    """So no table has a cell for a missing one, also of joined rows; 0 can be declared missing."""
+    """So no table has a cell for a missing one, also of joined rows; 0 can be declared missing.
+
+    A number of rows reads no cell, and is always as declared.
+    """
     for unit in ({"max_records": 1}, {"join": True}):
         privacy = {"epsilon": 1, "delta": 1e-6, "unit": {"column": "patient", **unit}}
         config = hospital(privacy=privacy)
         optional = {attribute.name for attribute in config.attributes if attribute.optional}
         assert optional - {"sex"} == {"longest", "first"}
-        assert not {"stays", "emergency", "readmitted"} & set(config.undeclared)
+        assert config.undeclared[-4:] == ("emergency", "longest", "first", "readmitted")
+        plain = config.with_undeclared(config.undeclared).attributes
+        gaps = {attribute.name: len(attribute.gaps) for attribute in plain}
+        assert [gaps[name] for name in ("stays", "emergency", "longest")] == [0, 1, 2]
     column = {**HOSPITAL["columns"]["stays"], "bins": [0, 2, 6], "missing": ["0"]}
     config = hospital(columns={**HOSPITAL["columns"], "stays": column})
     assert config.lacks_values("stays")

@@ -192,22 +192,22 @@ def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
     )
 
 
-def test_notes_say_that_adjusted_counts_follow_from_earlier_releases_too() -> None:
+def test_notes_say_that_adjusted_counts_follow_from_those_of_others_too() -> None:
     settings = config(aggregate__compress="none")
     drawn = normalize_marginals(marginals(settings, sd=40.0), settings)
     counts = marginal_counts(drawn, settings)
     intervals = marginal_intervals(counts, drawn, settings)
-    table = counts_table(counts, intervals, settings.longest, earlier=False)
-    pooled_table = counts_table(counts, intervals, settings.longest, earlier=True)
+    table = counts_table(counts, intervals, settings.longest)
+    pooled_table = counts_table(counts, intervals, settings.longest, besides="those of others")
     assert table.drop_columns("note").equals(pooled_table.drop_columns("note"))
     head, *notes = table["note"].to_pylist()
     pooled_head, *pooled_notes = pooled_table["note"].to_pylist()
-    assert "earlier" not in head
-    assert "the number of records, is of this release alone" in pooled_head
+    assert "those of others" not in head
+    assert "adjusted follows from all counts, those of others among them" in pooled_head
     ((note, pooled_note),) = {pair for pair in zip(notes, pooled_notes, strict=True) if pair[0]}
     assert note.endswith("adjusted lies outside: it follows from other counts, too")
     assert pooled_note.endswith(
-        "adjusted lies outside: it follows from other counts, those of earlier releases among them"
+        "adjusted lies outside: it follows from other counts, those of others among them"
     )
 
 

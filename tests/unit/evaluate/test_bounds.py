@@ -12,7 +12,7 @@ import pytest
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.domain.combinations import Level
-from marginweave.domain.labels import Domain
+from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.evaluate.bounds import (
@@ -139,6 +139,30 @@ def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None
     ] == pytest.approx([60, 0, 60])
     plain = distance_bound(30, math.sqrt(4 + 1 / 12), 8)
     assert bounds[("sex", "region")].bound == pytest.approx(plain + 30)
+
+
+def test_an_empty_cell_of_a_record_is_missing_or_not_as_declared() -> None:
+    """Where both were counted, records are compared with the sum, whose noise is at most that of both."""
+    config = configuration(
+        columns=TWO,
+        aggregate={**MARGINALS, "compress": "none"},
+        structure={"forbidden": [{"region": "n", "sex": ""}]},
+    )
+    table = np.array([[50, 20, 30, 0], [30, 10, 20, 0], [0, 10, 15, 0], [5, 5, 40, 0]], np.int64)
+    one = Observation(attributes=(0,), counts=table.sum(axis=1), deviation=3.0)
+    other = Observation(attributes=(1,), counts=table.sum(axis=0), deviation=3.0)
+    pair = Observation(attributes=(0, 1), counts=table, deviation=2.0)
+    undeclared = UndeclaredCells(
+        name="sex", count=50, deviation=3.0, low=40, high=60, found=True, kept=True
+    )
+    domain = replace(two_columns().domain, undeclared=(undeclared,))
+    drawn = Marginals(domain=domain, one_way=(one, other), larger=(pair,))
+    sex, region = np.indices((4, 4)).reshape(2, -1)
+    made = (np.repeat(np.minimum(sex, 2), table.ravel()), np.repeat(region, table.ravel()))
+    bounds = {b.attributes: b for b in marginal_bounds(drawn, Records([made], domain), config)}
+    assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
+    noise = distance_bound(0, math.sqrt(4 + 1 / 12), 16)
+    assert bounds[("sex", "region")].bound == pytest.approx(noise)
 
 
 def test_incomplete_marginals_bound_nothing() -> None:

@@ -252,7 +252,7 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
             ),
             actor="s",
         )
-        source = ledger.keys.source_digest([b"s"])
+        source = ledger.keys.source_digest({"": [b"s"]})
         facts = {
             "dataset": "a",
             "plan": plan,

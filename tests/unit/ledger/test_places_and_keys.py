@@ -127,7 +127,8 @@ def test_creation_by_many_processes_makes_one_ledger(location: Path) -> None:
 
     def create() -> None:
         barrier.wait()
-        digests.put(Ledger.create(location, environment={}).keys.source_digest([b"same"]))
+        keys = Ledger.create(location, environment={}).keys
+        digests.put(keys.source_digest({"": [b"same"]}).base)
 
     processes = [context.Process(target=create) for _ in range(8)]
     for process in processes:
@@ -164,8 +165,8 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
     """Two releases of the same bytes have two marks, which the ledger can tell for the same, and stores nothing equal."""
     ledger.accounts.change_cap("affairs", 10, 1e-6, "room for two", "steward")
     mine, stranger = (
-        ledger.keys.source_digest([b"rows"]),
-        ledger.keys.source_digest([b"other rows"]),
+        ledger.keys.source_digest({"": [b"rows"]}),
+        ledger.keys.source_digest({"": [b"other rows"]}),
     )
     first, second = reserve("first", source=mine), reserve("second", source=mine)
     assert first.source_digest != second.source_digest
@@ -182,14 +183,12 @@ def test_marks_of_one_source_tell_nothing_without_the_key(
 def test_source_digest_is_keyed_and_ignores_chunks(ledger: Ledger, tmp_path: Path) -> None:
     """Equal bytes have equal digests however they are cut; another ledger's key gives other digests, and other marks."""
     other = Ledger.create(tmp_path / "other" / "ledger.sqlite")
-    assert ledger.keys.source_digest([b"ab", b"", b"c"]) == ledger.keys.source_digest(
-        iter([b"abc"])
-    )
-    assert ledger.keys.source_digest([b"abc"]) != ledger.keys.source_digest([b"abd"])
-    assert ledger.keys.source_digest([b"abc"]).base != other.keys.source_digest([b"abc"]).base
-    assert ledger.keys.source_digest([b"abc"]).mark("r") != other.keys.source_digest([b"abc"]).mark(
-        "r"
-    )
+    digest = ledger.keys.source_digest({"": [b"abc"]})
+    digest_elsewhere = other.keys.source_digest({"": [b"abc"]})
+    assert ledger.keys.source_digest({"": iter([b"ab", b"", b"c"])}) == digest
+    assert ledger.keys.source_digest({"": [b"abd"]}) != digest
+    assert digest_elsewhere.base != digest.base
+    assert digest_elsewhere.mark("r") != digest.mark("r")
     assert ledger.keys.checkpoint_key != other.keys.checkpoint_key
     assert len(ledger.keys.checkpoint_key) == 32
 

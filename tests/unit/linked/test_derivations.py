@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from marginweave.base.errors import InputError
+from marginweave.ledger.keys import SourceDigest
 from marginweave.linked.places import TablePlaces
 from marginweave.linked.source import ReleaseSource, UnlinkedRows
 from tests.support.linked_tables import (
@@ -49,16 +50,26 @@ def test_a_cell_that_is_not_as_declared_meets_no_condition_and_is_no_end() -> No
     odd = Stay(kind="unheard of", days="40", admitted="soon", discharged="")
     row = derived(odd, Stay(days="many"), replace(odd, kind=None))
     assert row["stays"] == 3
-    assert not row["emergency"]
-    assert row["longest"] is None
+    assert (row["emergency"], row["longest"], row["first"]) == (None, None, None)
+    row = derived(odd, Stay("emergency"), Stay(days="60", admitted="2024-01-01"))
+    assert (row["emergency"], row["longest"], row["first"]) == (True, 60, date(2024, 1, 1))
+
+
+def test_with_outside_null_a_cell_that_is_no_value_is_missing() -> None:
+    """That is declared on purpose: it meets no condition and is no end, as one that is missing."""
+    columns = {name: {**column, "outside": "null"} for name, column in STAYS["columns"].items()}
+    odd = Stay("unheard of", "40", "soon", "soon")
+    row = derived(odd, Stay(days="many"), tables=table(columns=columns))
+    assert (row["emergency"], row["longest"], row["readmitted"]) == (False, None, "no")
     assert row["first"] == date(2024, 2, 1)
+    assert not hospital(tables=table(columns=columns)).undeclared_flags
 
 
 def test_but_is_met_by_values_alone() -> None:
     any_other = table(
         derive={**STAYS["derive"], "emergency": {"any": {"kind": {"but": "planned"}}}}
     )
-    for kind, is_met in (("birth", True), ("planned", False), (None, False), ("unheard of", False)):
+    for kind, is_met in (("birth", True), ("planned", False), (None, False), ("unheard of", None)):
         assert derived(Stay(kind=kind), tables=any_other)["emergency"] == is_met
 
 
@@ -78,10 +89,11 @@ def test_a_code_of_a_number_is_no_end_and_a_number_beyond_the_bounds_is_the_boun
     assert derived(Stay("birth", "-4"))["longest"] == 0
 
 
-def test_a_date_beyond_the_bounds_is_near_to_nothing() -> None:
-    """Moved to the bounds, both would be on the last day of the year."""
+def test_a_date_beyond_the_bounds_is_the_one_that_is_written() -> None:
+    """Moved to the bounds, all would be on the last day of the year."""
     late = Stay(admitted="2031-01-01", discharged="2031-01-05")
-    assert derived(late, replace(late, admitted="2031-01-09"))["readmitted"] == "no"
+    assert derived(late, replace(late, admitted="2031-01-09"))["readmitted"] == "yes"
+    assert derived(late, replace(late, admitted="2031-03-09"))["readmitted"] == "no"
     assert derived(late, Stay(), Stay(admitted="2024-03-03"))["readmitted"] == "yes"
 
 
@@ -178,9 +190,10 @@ def test_the_digest_is_of_all_tables(tmp_path: Path) -> None:
         TablePlaces(a), TablePlaces(a, {"b": b}), TablePlaces(a, {"c": b}), TablePlaces(b, {"b": a}),
         TablePlaces(a, {"b": a, "c": b}), TablePlaces(a, {"b": b, "c": a}), TablePlaces(c),
     ]  # fmt: skip
-    contents = [b"".join(each.chunks()) for each in places]
-    assert len(set(contents)) == len(contents)
-    assert contents[0] == (4).to_bytes(8, "big") + b"x\n1\n"
+    digests = [SourceDigest.of(bytes(32), each.contents()) for each in places]
+    assert len({digest.base for digest in digests}) == len(digests)
+    content = (4).to_bytes(8, "big") + b"x\n1\n"
+    assert SourceDigest.of(bytes(32), {"": [content]}) == digests[0]
 
 
 def test_any_table_that_changes_is_noticed(tmp_path: Path) -> None:

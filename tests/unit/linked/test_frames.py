@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from marginweave.base.errors import InputError
+from marginweave.ledger.keys import SourceDigest
 from marginweave.linked.places import TablePlaces
 from marginweave.linked.source import ReleaseSource
 from marginweave.runs.frame_tables import frame_tables
@@ -48,9 +49,12 @@ def test_frames_are_known_by_all_their_cells() -> None:
         {**BOTH, "stays": STAYS.assign(odd=1)},
         {**BOTH, "stays": STAYS[:2]},
     ]
-    digests = [b"".join(frame_tables(frames, CONFIG).frame.chunks()) for frames in changed]
-    assert len(set(digests)) == len(digests)
-    assert digests[0] == b"".join(frame_tables(dict(reversed(BOTH.items())), CONFIG).frame.chunks())
+    digests = [
+        SourceDigest.of(bytes(32), frame_tables(frames, CONFIG).frame.contents())
+        for frames in [*changed, dict(reversed(BOTH.items()))]
+    ]
+    assert len({digest.base for digest in digests}) == len(changed)
+    assert digests[0] == digests[-1]
 
 
 REFUSED: list[tuple[Any, str]] = [

@@ -133,6 +133,16 @@ class BinnedColumn(MeasuredColumn, frozen=True):
 
     @property
     @abstractmethod
+    def clamp(self) -> tuple[float, float]:
+        """Public range to which every value is clamped first; of dates and moments first and last day, or second."""
+
+    @property
+    @abstractmethod
+    def clamp_texts(self) -> tuple[str, str]:
+        """The ends of `clamp` as a configuration has them."""
+
+    @property
+    @abstractmethod
     def clamped_ends(self) -> tuple[ClampedEnd, ...]:
         """Ends of the bounds beyond which values count as the bound, the lower one first; none before bounds are bought."""
 

@@ -248,6 +248,16 @@ class DateColumn(BinnedColumn, frozen=True):
         return Fraction(self.edges[0]), Fraction(self.edges[-1] - 1)
 
     @property
+    def clamp(self) -> tuple[float, float]:
+        """First and last day, or second, to which dates and moments are clamped."""
+        return float(self.edges[0]), float(self.edges[-1] - 1)
+
+    @property
+    def clamp_texts(self) -> tuple[str, str]:
+        """First and last date or moment as a configuration has them."""
+        return self._limits
+
+    @property
     def clamped_ends(self) -> tuple[ClampedEnd, ...]:
         """First and last day, or second, of the bounds: dates beyond them count as these."""
         first, last = self._limits

@@ -192,6 +192,12 @@ class NumberColumn(NumberGrid, frozen=True):
         """Public range to which every number is clamped first."""
         return (self.edges[0], self.edges[-1]) if self.within is None else self.within
 
+    @property
+    def clamp_texts(self) -> tuple[str, str]:
+        """The ends of `clamp` as a configuration has them."""
+        low, high = self.clamp
+        return f"{low:.15g}", f"{high:.15g}"
+
     def accepts(self, text: str) -> bool:
         """Return whether the text is a number; its bounds clamp it."""
         return number(text) is not None
