@@ -348,7 +348,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "pairs of many cells: as many as there is time for",
         columns(120, 16),
-        {**SPREAD, "aggregate__cliques": {"all": 2, "spread_pairs": 1529}},
+        {**SPREAD, "aggregate__cliques": {"all": 2, "spread_pairs": 1528}},
     ),
     (
         "too many pairs for a selection: as many rounds as there is time for",
@@ -357,7 +357,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "too many pairs for all rounds that the noise asks for",
-        {**columns(120, 60), "rows": 2_000},
+        {**columns(400, 2), "rows": 2_000, "synthesize__method": "gum"},
         {
             **MARGINALS,
             "aggregate__cliques": few_pairs(7, coarsen=False),

@@ -9,8 +9,8 @@ import pytest
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.bin_levels import BinLevels
-from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.spread_pairs import spread_pairs
 from tests.support.configurations import raw
 
