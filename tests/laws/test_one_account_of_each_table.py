@@ -7,6 +7,7 @@ no way to a second budget.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from itertools import product
@@ -32,7 +33,7 @@ SOURCES: list[dict[str, bytes]] = [
 ]
 
 
-def digest_of(source: dict[str, bytes]) -> SourceDigest:
+def digest_of(source: Mapping[str, bytes]) -> SourceDigest:
     return SourceDigest.of(bytes(32), {name: [content] for name, content in source.items()})
 
 
