@@ -111,8 +111,8 @@ def measure(table: WideTable, seed: int) -> WideFigures:
     records = _release(exact, table.epsilon)
     seconds = time.perf_counter() - started
     upper = np.triu_indices(exact.shape[1], 1)
-    correlations = np.corrcoef(exact, rowvar=False)[upper]
-    of_records = np.nan_to_num(np.corrcoef(records, rowvar=False)[upper])
+    correlations = np.asarray(np.corrcoef(exact, rowvar=False))[upper]
+    of_records = np.nan_to_num(np.asarray(np.corrcoef(records, rowvar=False))[upper])
     columns = [(column,) for column in range(exact.shape[1])]
     chosen = np.random.default_rng(0).permutation(len(upper[0]))[:_PAIRS]
     pairs = [(int(upper[0][place]), int(upper[1][place])) for place in chosen]

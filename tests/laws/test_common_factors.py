@@ -66,7 +66,7 @@ def _kept(rows: Integers, tables: list[Observation]) -> float:
     sigmas = np.sqrt(squares - centers**2)
     upper = np.triu_indices(COLUMNS, 1)
     modelled = (spread / np.outer(sigmas, sigmas))[upper]
-    correlations = np.corrcoef(rows, rowvar=False)[upper]
+    correlations = np.asarray(np.corrcoef(rows, rowvar=False))[upper]
     return float((modelled @ correlations) / (correlations @ correlations))
 
 

@@ -63,6 +63,7 @@ class CommonFactors:
         sizes = np.diff(self.begins, append=len(self.shares))
         attribute_of = np.repeat(np.arange(len(sizes)), sizes)
         coefficients = target
+        shares = np.empty((number, len(least)))
         for _ in range(_CORRECTIONS):
             shares = np.maximum(rows @ coefficients, least)
             shares /= np.add.reduceat(shares, self.begins, axis=1)[:, attribute_of]
@@ -223,7 +224,9 @@ class _PairMatrix:
         """Return the symmetric matrix of these entries."""
         from scipy.sparse import coo_array
 
-        half = coo_array((values, (self._rows, self._columns)), shape=(self.codes,) * 2).tocsr()
+        half = coo_array(
+            (values, (self._rows, self._columns)), shape=(self.codes, self.codes)
+        ).tocsr()
         return half + half.T
 
     def posterior(self, effects: Floats) -> Floats:
@@ -273,4 +276,4 @@ def _normal_places(number: int, factors: int, generator: np.random.Generator) ->
         orders[:, factor] = generator.permutation(number)
     places = ndtri((orders + 0.5) / number)
     root = np.linalg.cholesky(places.T @ places / number)
-    return np.asarray(np.linalg.solve(root, places.T).T)
+    return np.asarray(np.linalg.solve(root, places.T).T, np.float64)
