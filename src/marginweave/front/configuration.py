@@ -378,7 +378,7 @@ class Configuration(Shown, dict[str, Any]):
 
         Args:
             name: a column, `source`, `privacy`, `rows`, a rule, or a part of `tables`, as `unconfirmed` names it. `source` says
-                that the table begins and ends where it says, `privacy` that its unit is right, and `rows` that the number of
+                that the table begins and ends where it says, `privacy` that its unit is right. `rows` says that the number of
                 rows is published: those of the table, also where a person has several; with `join: true`, of people. To
                 decline a rule, delete it from `structure`; a derived column, from `derive` and `columns`.
             public: where the facts of the column are published, such as "questionnaire 2019, p. 4".

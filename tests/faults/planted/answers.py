@@ -176,9 +176,27 @@ FAULTS = (
     Fault(
         name="a guess of the model claims to cover",
         file="src/marginweave/answers/marginals.py",
-        text='how="model", claimed=is_known)',
-        instead='how="model", claimed=True)',
+        text="claimed=is_known and not choices",
+        instead="claimed=not choices",
         killed_by=("tests/laws/test_bounds.py::test_what_nothing_tells_of_is_not_claimed",),
+    ),
+    Fault(
+        name="a model that follows another source claims to cover",
+        file="src/marginweave/answers/model.py",
+        text="return not self.follows and all(",
+        instead="return all(",
+        killed_by=(
+            "tests/laws/test_model_answers.py::test_of_a_model_that_follows_another_source_nothing_is_known",
+        ),
+    ),
+    Fault(
+        name="a share of a population by released values claims to cover",
+        file="src/marginweave/answers/marginals.py",
+        text='if question.asked == "share" and released:',
+        instead="if False:",
+        killed_by=(
+            "tests/unit/answers/test_marginal_answers.py::test_a_share_of_a_population_by_released_values_claims_nothing",
+        ),
     ),
     Fault(
         name="a group that a rule forbids is counted like any other",
