@@ -22,7 +22,9 @@ _HOUR = 3600.0
 UNFINISHED: list[Callable[[BaseException], None]] = []
 """For each run in progress, a function that reports its end by an error, also where its main thread does not end in time."""
 _PATIENCE = 1.2  # seconds that the main thread has to end in an orderly way, not counting a draw
-_SIGNALLED = threading.Event()  # set when a signal has come, also where the main thread has not handled it yet
+_SIGNALLED = (
+    threading.Event()
+)  # set when a signal has come, also where the main thread has not handled it yet
 # Seconds for which an ended server may be the first that one stop has reached: a service manager signals all processes.
 _SERVER_FIRST = 0.5
 
