@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 # Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs run test test-unit test-long test-versions kernels golden lint style tree imports types bench bench-accuracy audit audit-dependencies release clean
+.PHONY: help docs run test test-rest test-unit test-long test-versions kernels golden lint style tree imports types bench bench-accuracy audit audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -19,7 +19,7 @@ run: $(VENV)/.ready ## release the example survey (deployments/examples/affairs.
 	@$(BIN)/marginweave run deployments/examples/affairs.yaml
 
 test: $(VENV)/.ready-test ## run the whole test suite, or that of an area: make test AREA=ledger
-	@files="$(if $(AREA),$$($(BIN)/python -m tests.support.areas $(AREA)))" && $(PYTEST) $$files
+	@files="$(if $(AREA),$$($(BIN)/python -m tests.support.areas $(AREA)))" && $(PYTEST) $(PASSED:%=--ignore=%) $$files
 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
 	@$(PYTEST) -m "long or not long" --hypothesis-profile=long --kills 1000
@@ -62,6 +62,9 @@ style: $(VENV)/.ready-lint
 # Laws that call nearly every kernel that numba compiles: 100 CPU seconds on a clean checkout, which each worker would spend again.
 KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.py tests/laws/test_gum.py \
 	tests/laws/test_mixture.py tests/laws/test_level_draw.py
+test-rest: PASSED = $(KERNELS)
+test-rest: test ## run the suite without the laws that `make kernels` runs, after it
+
 kernels: $(VENV)/.ready-test ## compile kernels once, before many processes come to them at the same time
 	@$(BIN)/python -m pytest --quiet --no-header $(KERNELS)
 

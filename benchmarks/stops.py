@@ -1,7 +1,7 @@
 """How long a run takes to end after SIGTERM in the middle of a long fit: python -m benchmarks.stops [--check].
 
 Wall seconds of three runs, each with a Prefect server of its own. With `--check`, two seconds or more, the promise of
-`docs/production.md`, in all three of them end it with exit code 1.
+`docs/production.md`, in all three of them end it with exit code 1, and the first that keeps it is the last.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     measured = list[float]()
-    for _ in range(TRIES):
+    while len(measured) < TRIES and not (check and min(measured, default=PROMISED) < PROMISED):
         with TemporaryDirectory() as home:
             cli = CommandLine(Path(home))
             opened = cli("ledger", "open", "people", "--epsilon", "3", "--delta", "1e-5")

@@ -10,22 +10,20 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.figures import Cell, Figure, current, read
+from benchmarks.accuracy.figures import Figure, current, read
 from benchmarks.accuracy.forecast_cells import FILES
-from benchmarks.accuracy.methods import DEFAULT, UNTOLD, configuration, default_method, settings
+from benchmarks.accuracy.methods import DEFAULT, UNTOLD, default_method, parsed, settings
 from benchmarks.accuracy.tables import table
 from benchmarks.scale.page import header
-from marginweave.configuration.load import parse_configuration
-from marginweave.configuration.release import Configuration
 from marginweave.forecast.cost import START, run_cost
 from marginweave.forecast.expected import LAWS, USUAL_ROWS, Expected, Law, by_law, columns_error
 from marginweave.forecast.sizes import planned_tables
@@ -76,12 +74,12 @@ class Measured:
     distance: float
     errors: Mapping[int, float]
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The table, whichever the sample and the columns."""
         return self.name.split("/", maxsplit=1)[0].split("+", maxsplit=1)[0].removesuffix("_cat")
 
-    @property
+    @cached_property
     def terms(self) -> tuple[float, ...]:
         """What the numbers of a law are times."""
         noise, values = (
@@ -118,7 +116,7 @@ def every() -> tuple[Measured, ...]:
 def _measured(name: str, epsilon: float, method: str, figures: Sequence[Figure]) -> Measured:
     sample = figures[0].cell.table
     rows = len(table(sample).rows)
-    made = _made(sample, epsilon, UNTOLD if method == UNTOLD else DEFAULT)
+    made = parsed(UNTOLD if method == UNTOLD else DEFAULT, sample, epsilon)
     return Measured(
         name=name,
         rows=rows,
@@ -127,13 +125,6 @@ def _measured(name: str, epsilon: float, method: str, figures: Sequence[Figure])
         sizes=public_sizes(made),
         distance=columns_error(made, rows),
         errors={length: float(np.mean([f[f"tvd{length}"] for f in figures])) for length in LENGTHS},
-    )
-
-
-@cache
-def _made(name: str, epsilon: float, method: str) -> Configuration:
-    return parse_configuration(
-        configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv")
     )
 
 
@@ -172,7 +163,8 @@ def cells() -> tuple[Measured, ...]:
 def _weights(measured: Sequence[Measured]) -> NDArray[Any]:
     """All tables count alike."""
     families = [cell.family for cell in measured]
-    return np.array([1 / families.count(family) for family in families]) / len(set(families))
+    sizes = Counter(families)
+    return np.array([1 / sizes[family] for family in families]) / len(sizes)
 
 
 def _powers(measured: Sequence[Measured], length: int) -> NDArray[Any]:
@@ -386,7 +378,7 @@ def cost_ratios() -> list[float]:
     """CPU time of releases in this process over what `plan` says of it, without the start of the program."""
     found = list[float]()
     for figure in current(read(FILES[-1]), settings).values():
-        made = _made(figure.cell.table, figure.cell.epsilon, figure.cell.method)
+        made = parsed(figure.cell.method, figure.cell.table, figure.cell.epsilon)
         said = run_cost(made, planned_tables(made, plan_budget(made)), figure.rows, 1)
         if said is not None:
             found.append(figure["cpu"] / (said.cpu - START))

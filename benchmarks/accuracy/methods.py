@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.accuracy.figures import Cell
-from benchmarks.accuracy.tables import delta, is_known, table
+from benchmarks.accuracy.tables import delta, first_sample, is_known, table
 from marginweave.base.errors import InputError
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
@@ -111,13 +111,22 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
     )
 
 
+def parsed(method: str, name: str, epsilon: float) -> Configuration:
+    """The configuration of a method of ours; of all samples of a table it is that of the first. Raises InputError."""
+    return _parsed(method, first_sample(name), epsilon)
+
+
+@cache
+def _parsed(method: str, name: str, epsilon: float) -> Configuration:
+    cell = Cell(table=name, epsilon=epsilon, method=method, seed=0)
+    return parse_configuration(configuration(cell, "table.csv"))
+
+
 @cache
 def refusal(method: str, name: str, epsilon: float) -> str:
     """What the configuration model has against a method of ours on a table; empty if nothing."""
     try:
-        parse_configuration(
-            configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv")
-        )
+        parsed(method, name, epsilon)
     except InputError as error:
         return str(error)
     return ""
@@ -140,14 +149,13 @@ def settings(cell: Cell) -> Settings | None:
     if cell.method in PEERS:
         return PEERS[cell.method].options
     if cell.method in (DEFAULT, UNTOLD):
-        return _resolved(cell.method, cell.table, cell.epsilon)
+        return _resolved(cell.method, first_sample(cell.table), cell.epsilon)
     return (OURS | OTHERS).get(cell.method)
 
 
 @cache
 def _resolved(method: str, name: str, epsilon: float) -> Settings:
-    cell = Cell(table=name, epsilon=epsilon, method=method, seed=0)
-    return _sections(parse_configuration(configuration(cell, "table.csv")), len(table(name).rows))
+    return _sections(parsed(method, name, epsilon), len(table(name).rows))
 
 
 def _sections(made: Configuration, rows: int) -> Settings:

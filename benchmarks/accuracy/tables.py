@@ -187,6 +187,11 @@ def sample_name(name: str, rows: int, number: int) -> str:
     return f"{name}/{rows}/{number}"
 
 
+def first_sample(name: str) -> str:
+    """The name of the first of the samples that are as large as this one, and differ from it in their rows alone."""
+    return f"{name.rsplit('/', maxsplit=1)[0]}/0" if "/" in name else name
+
+
 @cache
 def table(name: str) -> Table:
     """One of `TABLES` or `OTHERS`, or a random sample of it (`sample_name`), of all rows where it has no more."""

@@ -71,7 +71,7 @@ LIMITS = """
 ## Beside the machine
 
 A release without Prefect, ledger and checkpoints: all marginals of three columns of a made-up table of 14 columns ({rows}
-rows, epsilon 1). CPU seconds of all threads, beside numpy's `bincount` of the same marginals (codes joined by
+rows, epsilon 1). CPU seconds on one core, beside numpy's `bincount` of the same marginals (codes joined by
 `ravel_multi_index`). The copy is of every column of every marginal, one byte a code. `python -m benchmarks.scale.limits
 --check` runs in CI.
 """

@@ -83,9 +83,10 @@ def compare(survey: Survey, seed: int, *, known: bool) -> None:
     ]
     single_products = np.concatenate([survey.products(weights) for weights in singles])
     joint = (squares.solve_jointly(asked), np.concatenate(products))
+    here, more = survey.dense(squares, records), survey.dense(squares, records + 1)
     for found, own in (*solved, joint, (squares.solve_jointly(singles), single_products)):
-        values, covariance = survey.dense(squares, own, records)
-        of_more = survey.dense(squares, own, records + 1)[0] - values
+        values, covariance = here.answer(own)
+        of_more = own @ (more.cells - here.cells)
         covariance = covariance + np.outer(of_more, of_more) * variance
         scale = max(float(np.abs(covariance).max()), 1e-3)
         assert np.allclose(found.values, values, rtol=1e-7, atol=1e-5)

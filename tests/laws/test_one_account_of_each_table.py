@@ -7,6 +7,7 @@ no way to a second budget.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from itertools import product
@@ -25,14 +26,14 @@ from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 CONTENTS: tuple[bytes, ...] = (b"patients", b"stays", b"")
 NAMES = (("",), ("", "a"), ("", "a", "b"), ("", "c"))
-SOURCES = [
+SOURCES: list[dict[str, bytes]] = [
     dict(zip(names, contents, strict=True))
     for names in NAMES
     for contents in product(CONTENTS, repeat=len(names))
 ]
 
 
-def digest_of(source: dict[str, bytes]) -> SourceDigest:
+def digest_of(source: Mapping[str, bytes]) -> SourceDigest:
     return SourceDigest.of(bytes(32), {name: [content] for name, content in source.items()})
 
 

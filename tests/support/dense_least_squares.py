@@ -19,6 +19,18 @@ from marginweave.observations.tables import Observation
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True)
+class Dense:
+    """Estimates of all cells, and their covariance."""
+
+    cells: Array
+    covariance: Array
+
+    def answer(self, queries: Array) -> tuple[Array, Array]:
+        """Estimates of queries, shape (queries, cells), and their covariance."""
+        return queries @ self.cells, queries @ self.covariance @ queries.T
+
+
 @dataclass(frozen=True, kw_only=True)
 class Survey:
     """Tables to measure of attributes with `sizes`.
@@ -61,12 +73,10 @@ class Survey:
             )
         return LeastSquares(tables_of(found, self.sizes, float(table.sum()) if known else None))
 
-    def dense(
-        self, squares: LeastSquares, queries: Array, total: float | None = None
-    ) -> tuple[Array, Array]:
-        """Best linear unbiased estimates of queries, shape (queries, cells), and their covariance, by one large system.
+    def dense(self, squares: LeastSquares, total: float) -> Dense:
+        """Best linear unbiased estimates of all cells by one large system, where the records are `total` in number.
 
-        With a known total the record count is a constraint: what is left varies among tables that add up to it.
+        That is a constraint: what is left varies among tables that add up to it.
         """
         size = math.prod(self.cells)
         information, said = np.zeros((size, size)), np.zeros(size)
@@ -75,13 +85,11 @@ class Survey:
             assert np.isclose(table.variance, variance)
             information += design.T @ design / variance
             said += design.T @ self._counts(squares, clique, merges, table.counts) / variance
-        start, basis = np.zeros(size), np.eye(size)
-        if total is not None:
-            start = np.full(size, total / size)
-            basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
+        start = np.full(size, total / size)
+        basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
         inverse = np.linalg.pinv(basis.T @ information @ basis, rcond=1e-11, hermitian=True)
-        solved = start + basis @ inverse @ basis.T @ (said - information @ start)
-        return queries @ solved, queries @ basis @ inverse @ basis.T @ queries.T
+        covariance = basis @ inverse @ basis.T
+        return Dense(start + covariance @ (said - information @ start), covariance)
 
     def _counts(self, squares: LeastSquares, clique: Clique, merges: bool, counts: Array) -> Array:
         """The counts of a table over parts, in the order of its own codes."""

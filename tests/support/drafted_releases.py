@@ -50,14 +50,19 @@ class DraftedRelease:
 def answered_yes(draft: str, **privacy: Any) -> dict[str, Any]:
     """The draft with each question answered yes, and with changes in its section `privacy`."""
     configuration = parse_yaml(draft)
-    for section in (configuration["source"], configuration["privacy"]):
+    tables = configuration.get("tables", {}).values()
+    sections = [configuration["source"], configuration["privacy"]]
+    for table in tables:
+        sections += [table, table["source"], *table["derive"].values()]
+    for section in sections:
         if isinstance(section, dict):
             section.pop("confirm", None)
     configuration["privacy"] |= privacy
     configuration["rows"] = configuration["rows"]["about"]
-    for column in configuration["columns"].values():
-        if column.pop("confirm", None) is not None:
-            column["public"] = "the code book"
+    for section in (configuration, *tables):
+        for column in section.get("columns", {}).values():
+            if column.pop("confirm", None) is not None:
+                column["public"] = "the code book"
     for rules in configuration.get("structure", {}).values():
         for rule in rules:
             rule.pop("confirm", None)
@@ -65,12 +70,12 @@ def answered_yes(draft: str, **privacy: Any) -> dict[str, Any]:
 
 
 def release_by_draft(
-    home: Path, table: Path, *, is_quick: bool = True, **privacy: Any
+    home: Path, *tables: Path, is_quick: bool = True, **privacy: Any
 ) -> DraftedRelease:
-    """Draft a table, answer yes, look, open an account, plan and run, in this process; stops where a command fails."""
+    """Draft tables, answer yes, look, open an account, plan and run, in this process; stops where a command fails."""
     draft, config = home / "drafted.yaml", home / "confirmed.yaml"
     with _in_home(home) as printed:
-        command, code = "init", _call("init", table, "--output", draft)
+        command, code = "init", _call("init", *tables, "--output", draft)
         if code == 0:
             answered = answered_yes(draft.read_text(encoding="utf-8"), **privacy)
             written = quick(answered) if is_quick else answered

@@ -42,6 +42,7 @@ def drawn_facts(place: Path, method: str) -> dict[str, Any]:
     else:
         with (place / "aggregates.csv").open() as lines:
             told["counts"] = [
-                {k: v for k, v in row.items() if k != "adjusted"} for row in csv.DictReader(lines)
+                {k: v for k, v in row.items() if k not in ("adjusted", "note")}
+                for row in csv.DictReader(lines)
             ]
     return told

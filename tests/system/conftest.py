@@ -16,7 +16,13 @@ from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
 from tests.support.browser import AXE, Browser, browser, fetch_axe
 from tests.support.cluster import Cluster, cluster
-from tests.support.command_line import CommandLine, ForkedCommandLine, prefect_database, settle
+from tests.support.command_line import (
+    CommandLine,
+    ForkedCommandLine,
+    ServedCommandLine,
+    prefect_database,
+    settle,
+)
 from tests.support.firefox import Firefox, firefox
 from tests.support.forked_runs import ForkedRuns
 from tests.support.people_table import people
@@ -142,9 +148,17 @@ def marginweave(alone: CommandLine, warm: None) -> ForkedCommandLine:
 
 
 @pytest.fixture
-def served(alone: CommandLine, server: str) -> CommandLine:
+def paged(alone: CommandLine, server: str, warm: None) -> ForkedCommandLine:
+    """For pages: blocks of commands are forked, without Prefect; blocks of shell and Python have the server of the suite."""
+    return ForkedCommandLine(
+        alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
+    )
+
+
+@pytest.fixture
+def served(alone: CommandLine, server: str, warm: None) -> CommandLine:
     """The installed command line with the server of the suite: where Prefect, or the flow as it runs it, matters."""
-    return CommandLine(
+    return ServedCommandLine(
         alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
     )
 

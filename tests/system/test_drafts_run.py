@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.accuracy.drafts import named
 from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.column_draft import MOST_VALUES
 from tests.support.drafted_releases import DraftedRelease, release_by_draft
+from tests.support.families import family
 from tests.support.messy_tables import messy_table
 from tests.support.places import DATA
 from tests.support.samples import every
@@ -114,3 +116,23 @@ def test_the_draft_of_a_messy_table_runs(seed: int, tmp_path: Path) -> None:
     """Gaps, codes, spellings, dates of many forms, constants, quotes, names of any kind; of one row to 900."""
     messy_table(seed).write(tmp_path / "messy.csv")
     released(tmp_path, tmp_path / "messy.csv")
+
+
+@pytest.mark.parametrize("seed", every(40, range(120)))
+def test_the_draft_of_several_files_runs(seed: int, tmp_path: Path) -> None:
+    """Of a family made at random; the terminal says how many rows belong to nobody, and no file that is released."""
+    made = family(seed)
+    order = random.Random(seed).sample([*made.files], len(made.files))
+    done = release_by_draft(tmp_path, *made.written(tmp_path, order))
+    check_release(done)
+    for name, by in made.children.items():
+        rows = made.files[name].count("\n") - 1
+        lost = f"{made.orphans[name]} have an id that patients has not, {made.without_id[name]} have none"
+        assert f"- {name}, by {by}: of {rows} rows {lost};" in done.printed
+    for name in made.below:
+        assert f"- {name} is left out" in done.printed
+    assert all(
+        by not in parse_yaml(done.draft)["columns"]
+        for by in made.children.values()
+        if by != made.key
+    )

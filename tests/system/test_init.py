@@ -223,6 +223,9 @@ def test_a_file_in_another_form(marginweave: CommandLine) -> None:
             "--delimiter must be comma, semicolon, tab or pipe",
         ),
         (["init", "visits.csv", "--output", "no/where.yaml"], "no is not a folder"),
+        (["init", "visits.csv", "./visits.csv"], "a file is named twice"),
+        (["init", "visits.csv", "absent.csv"], "source (absent.csv) does not exist"),
+        (["init", "visits.csv", "b.csv", "--dictionary", "c.csv"], "--dictionary describes the"),
     ],
 )
 def test_a_slip_in_the_command(

@@ -103,6 +103,9 @@ def test_no_draw_depends_on_what_is_known(
     ]
     if method in ("marginals", "rounds"):
         assert [_followed(place) for place in places] == ["", "grade"]
+    followed = "follow the known counts of grade, from another source"
+    for name in ("croissant.json", "report.html", "explore.html"):
+        assert [followed in (place / name).read_text() for place in places] == [False, True]
     assert (
         "Exact counts of these rows were published elsewhere"
         in (places[1] / "report.html").read_text()

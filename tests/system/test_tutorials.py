@@ -32,7 +32,7 @@ def test_the_readme_from_top_to_bottom(
 ) -> None:
     """The release that the shell makes is the one that Python finds: charged once."""
     enter(served, monkeypatch)
-    names = run_page(README, served)
+    names = run_page(README, CommandLine(served.home, served.environment))  # every line as typed
     assert [*names["records"].columns] == ["sex", "region", "age", "smokes", "diagnosis", "cost"]
     assert len(names["records"]) == 1000
     assert {*names["ages"].columns.get_level_values(0)} == {"no", "yes"}
@@ -125,11 +125,11 @@ def _page(page: Path) -> object:
 
 @pytest.mark.parametrize("page", [_page(page) for page in TUTORIALS])
 def test_a_tutorial_from_top_to_bottom(
-    page: Path, served: CommandLine, monkeypatch: pytest.MonkeyPatch
+    page: Path, paged: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its code holds its own assertions."""
-    enter(served, monkeypatch)
-    run_page(page, served)
+    """Its code holds its own assertions; the README has the installed program."""
+    enter(paged, monkeypatch)
+    run_page(page, paged)
 
 
 @pytest.mark.parametrize("page", REFERENCES, ids=lambda page: page.stem)

@@ -51,6 +51,7 @@ class Counted(Enum):
     RESIZED = "resized table"
     POPULATION = "population"
     JOINED_POPULATION = "population of persons, one joined record each"
+    ONE_ROW_POPULATION = "population of persons, one row of each"
     PART = "part of the table"
 
 

@@ -405,10 +405,18 @@ class Codes:
             return About(Counted.RESIZED)
         columns = {self.configuration.attributes[place].column for place in places}
         if of == "population":
-            joins = self.configuration.privacy.joins
-            return About(Counted.JOINED_POPULATION if joins else Counted.POPULATION)
+            return About(self._population())
         part = self.configuration.counted_among(columns)
         return About(Counted.PART, part) if part else About(Counted.TABLE)
+
+    def _population(self) -> Counted:
+        """Return which population the counted records are a sample of, if the rows, or the persons, are a sample of one."""
+        privacy = self.configuration.privacy
+        if privacy.joins:
+            return Counted.JOINED_POPULATION
+        if privacy.subject is not None and self.configuration.stability.records == 1:
+            return Counted.ONE_ROW_POPULATION
+        return Counted.POPULATION
 
     def not_a_sample(self, places: Iterable[int]) -> str | None:
         """Return why what was counted of these attributes is no simple sample of a population; None where it may be one."""

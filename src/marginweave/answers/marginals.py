@@ -396,11 +396,9 @@ class MarginalAnswers:
         axes = {place for place, _ in factors}
         try:
             interval, note = self._answer(question, conditions, group, numbers)
-            is_chosen = question.of == "population" and self.squares.measured.is_chosen(axes)
-            notes = [note] if note else []
-            if is_chosen:
-                notes.append(_CHOSEN)
-            return GroupAnswer(interval=interval, notes=tuple(notes), claimed=not is_chosen)
+            choices = [*self._choices(question, conditions, axes)]
+            notes = [note, *choices] if note else choices
+            return GroupAnswer(interval=interval, notes=tuple(notes), claimed=not choices)
         except NotMeasuredError as error:
             merged = self.squares.measured.parts if error.merged else ()
         model = None if merged else self.model()
@@ -410,6 +408,23 @@ class MarginalAnswers:
             merged = model.finest_parts(axes)
         refusal = Note(self._refusal(factors, merged))
         return GroupAnswer(interval=None, notes=(refusal,), how=None)
+
+    def _choices(
+        self, question: Question, conditions: Iterable[Factor], axes: Iterable[int]
+    ) -> Iterator[Note]:
+        """Yield why an answer of a population claims nothing: the rows have decided what is there to be asked for."""
+        if question.of != "population":
+            return
+        if self.squares.measured.is_chosen(axes):
+            yield _CHOSEN
+        attributes = self.codes.configuration.attributes
+        named = [attributes[place] for place, _ in conditions]
+        released = [*dict.fromkeys(attribute.column for attribute in named if attribute.private)]
+        if question.asked == "share" and released:
+            yield Note(
+                f"which values of {listed(released)} are released follows from how many of these rows have them: nothing says "
+                "how often such an interval covers a population"
+            )
 
     def _outside(
         self,
@@ -436,7 +451,13 @@ class MarginalAnswers:
             by_model = replace(self, squares=model)
             interval, note = by_model._answer(question, conditions, group, numbers)  # noqa: SLF001 - of the same class
             note = note or (_RESTS if is_known else _unclaimed(model))
-            return GroupAnswer(interval=interval, notes=(note,), how="model", claimed=is_known)
+            choices = [*self._choices(question, conditions, ())]
+            return GroupAnswer(
+                interval=interval,
+                notes=(note, *choices),
+                how="model",
+                claimed=is_known and not choices,
+            )
         reach = self._reach(question)
         if numbers is not None:
             interval, note = quantile_between(

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
 
-from marginweave.base.errors import MustError
+from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
 from marginweave.configuration.execution import Source
 from marginweave.configuration.rules.conditions import Allowed, Condition
-from marginweave.configuration.values import FrozenModel, check_name
+from marginweave.configuration.values import Confirm, FrozenModel, check_name
 
 DerivationKind = Literal["count", "any", "largest", "smallest", "within"]
 _KINDS: tuple[DerivationKind, ...] = ("count", "any", "largest", "smallest", "within")
@@ -47,7 +47,7 @@ class Derivation(FrozenModel):
 
     Exactly one of five keys: `count`, the number of rows; `any`, whether a row meets all of these conditions; `largest` or
     `smallest`, an end of a column's values, in the rows that meet `where`; `within`, whether a row has its `to` at most so
-    many days after the `from` of another row.
+    many days after the `from` of another row. `confirm: true` marks a suggestion of `marginweave init`.
     """
 
     count: bool = False
@@ -58,9 +58,15 @@ class Derivation(FrozenModel):
     within: Annotated[str, AfterValidator(_days)] | None = None
     start: Annotated[str | None, Field(alias="from")] = None
     end: Annotated[str | None, Field(alias="to")] = None
+    confirm: Confirm = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.confirm:
+            raise UnconfirmedError(
+                "was drafted from the data and waits for confirmation: is the column wanted, and is all of it public? Then "
+                "delete confirm: true; otherwise delete the entry here and under columns"
+            )
         if len(self._kinds) != 1:
             raise MustError("have one of count, any, largest, smallest and within")
         has_ends = (self.start is not None, self.end is not None)
@@ -139,15 +145,26 @@ def _derivation(value: Any) -> Any:
     return value
 
 
+def _confirmed(confirm: bool | None) -> bool | None:
+    # a question of the field, as one of the table is not asked before all of its columns are confirmed
+    if confirm:
+        raise UnconfirmedError(
+            "was drafted and waits for confirmation: does by name the column with the id of the unit of privacy? Correct it, "
+            "and delete confirm: true"
+        )
+    return confirm
+
+
 class LinkedTable(FrozenModel):
     """A table with any number of rows for a unit of privacy, whose id is in its column `by`.
 
     `columns` declares the columns that `derive` reads, as the columns of a release are declared. `missing` lists the texts
     that mean "no value" in this table, instead of the configuration's list. `derive` has, by the names of columns of the
-    source, how each follows from the rows.
+    source, how each follows from the rows. `confirm: true` marks a table that `marginweave init` has found.
     """
 
     source: Source
+    confirm: Annotated[Confirm, AfterValidator(_confirmed)] = None
     by: str | None = None
     missing: Texts | None = None
     columns: Annotated[NamedColumns, Field(default_factory=dict)]

@@ -115,7 +115,8 @@ def _describe(error: yaml.MarkedYAMLError, name: str) -> str:
 def lines_of(text: str) -> dict[str, int]:
     """Return the line of each key of the configuration `text`, of each column, such as `columns.age`, and of each rule.
 
-    Rules are numbered from 1, such as `structure.ordered, entry 1`.
+    Of linked tables it has each key, column and derived column, such as `tables.stays.derive.longest`. Rules
+    are numbered from 1, such as `structure.ordered, entry 1`.
     """
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = dict[str, int]()
@@ -126,6 +127,19 @@ def lines_of(text: str) -> dict[str, int]:
                 lines[f"columns.{name.value}"] = name.start_mark.line + 1
         if key.value == "structure" and isinstance(value, yaml.MappingNode):
             lines |= _lines_of_rules(value)
+        if key.value == "tables" and isinstance(value, yaml.MappingNode):
+            lines |= _lines_below(value, "tables", depth=3)
+    return lines
+
+
+def _lines_below(section: yaml.MappingNode, place: str, *, depth: int) -> dict[str, int]:
+    """Return the line of each key of a section and of the sections in it, so many deep."""
+    lines: dict[str, int] = {}
+    for key, value in section.value:
+        name = f"{place}.{key.value}"
+        lines[name] = key.start_mark.line + 1
+        if depth > 1 and isinstance(value, yaml.MappingNode):
+            lines |= _lines_below(value, name, depth=depth - 1)
     return lines
 
 

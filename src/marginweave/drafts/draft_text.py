@@ -9,6 +9,7 @@ from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_configuration import ConfigurationDraft
+from marginweave.drafts.linked_draft import DerivedDraft, LinkedDraft
 from marginweave.drafts.private_costs import LEAST_DELTA_EXPONENT, delta_exponent
 from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject
@@ -36,6 +37,11 @@ _RULES = """\
 # Rules that all rows keep, or all but a few. Is a rule so by definition, and not in this table alone? Yes: delete its line that
 # says confirm. No: delete its entry, from the dash on. A release says which rules it has, and its records keep them.
 """
+_TABLES = """\
+# Linked tables. Each entry of `derive` is a suggestion: it makes a column of the source from the rows with one id. Keep it:
+# delete its `confirm: true`. Decline it: delete the entry, the column of its name above, and columns here that no other entry
+# reads. A table without entries must be left out.
+"""
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
 _NOTHING_COUNTED = """\
@@ -57,6 +63,10 @@ def write_draft(draft: ConfigurationDraft) -> str:
     for place, fault in draft.left_out.items():
         lines.append(f"  # column {place} {fault} and is left out\n")
     lines += [column_line(name, column) for name, column in draft.columns.items()]
+    for table in draft.tables:
+        lines.append(f"  # follow from tables.{table.name}\n")
+        lines += [_derived_column_line(each) for each in table.derived]
+    lines += _table_lines(draft.tables)
     lines += _rule_lines(draft.relations)
     lines.append(_PUBLISH)
     return "".join(lines)
@@ -64,17 +74,22 @@ def write_draft(draft: ConfigurationDraft) -> str:
 
 def heading(dataset: str, source: SourceFile, guesses: Sequence[str] = ()) -> str:
     """Return the lines `dataset` and `source`, which wait for a yes where there are `guesses` on where the table is."""
+    return f"dataset: {dataset}\n{''.join(_source_lines(source, guesses))}"
+
+
+def _source_lines(source: SourceFile, guesses: Sequence[str]) -> list[str]:
+    """Return the line `source`, or the lines of its section, which waits for a yes where there are `guesses`."""
     declared = source.model_dump(exclude_none=True)
     if not guesses:
-        return f"dataset: {dataset}\nsource: {yaml_line(declared, below='source')}\n"
-    lines = [f"dataset: {dataset}\n", *(f"# {guess}\n" for guess in guesses), "source:\n"]
+        return [f"source: {yaml_line(declared, below='source')}\n"]
+    lines = [*(f"# {guess}\n" for guess in guesses), "source:\n"]
     lines.append(
         "  confirm: true  # does the table begin and end there? Look at the file, and delete this line when it is right\n"
     )
     for key, value in declared.items():
         if (key, value) != ("encoding", "utf-8"):
             lines.append(f"  {key}: {yaml_line(value, below='source')}\n")
-    return "".join(lines)
+    return lines
 
 
 def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
@@ -84,9 +99,10 @@ def _privacy_lines(subject: Subject | None, about_rows: int) -> str:
         unit = "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
     else:
         column = yaml_line(subject.column)
-        looked_at = (
-            "unit, and at max_records: the table proposes it, and something public should say it"
-        )
+        if subject.shares:
+            looked_at += (
+                ", and at max_records: the table proposes it, and something public should say it"
+            )
         unit = f"  unit: {{column: {column}, max_records: {subject.most}}}  # {subject.words}\n"
     exponent = delta_exponent(about_rows)
     remark = "well below 1 / (number of people)"
@@ -115,6 +131,32 @@ def column_line(name: str, draft: ColumnDraft) -> str:
         declared["public"] = draft.public
     remark = f"  # {draft.remark}" if draft.remark else ""
     return f"  {yaml_line(name)}: {yaml_line(declared)}{remark}\n"
+
+
+def _derived_column_line(derived: DerivedDraft) -> str:
+    """Return the line of a column that follows from a linked table; the question about it is under `derive`."""
+    declared = {"type": derived.column.type, **derived.column.facts}
+    return f"  {yaml_line(derived.name)}: {yaml_line(declared)}\n"
+
+
+def _table_lines(tables: Sequence[LinkedDraft]) -> list[str]:
+    """Return the section `tables`, in which columns and derived columns wait for a yes; nothing where there are none."""
+    lines = [_TABLES, "tables:\n"] if tables else []
+    for table in tables:
+        lines.append(f"  {yaml_line(table.name)}:\n")
+        below = [*(f"# {doubt}\n" for doubt in table.doubts)]
+        below += _source_lines(table.source, table.guesses)
+        below.append("confirm: true  # does `by` name the id of the unit? Then delete this line\n")
+        below.append(f"by: {yaml_line(table.link.by)}\n")
+        if table.columns:
+            below.append("columns:\n")
+            below += [column_line(name, column) for name, column in table.columns.items()]
+        below.append("derive:\n")
+        for derived in table.derived:
+            rule = yaml_line({**derived.rule, "confirm": True})
+            below.append(f"  {yaml_line(derived.name)}: {rule}  # {derived.remark}\n")
+        lines += [f"    {line}" for line in below]
+    return lines
 
 
 def _rule_lines(relations: Sequence[Relation]) -> list[str]:

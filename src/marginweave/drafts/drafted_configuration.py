@@ -18,6 +18,7 @@ from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.find_relations import find_relations, with_changes
 from marginweave.drafts.found_totals import find_total_rows
+from marginweave.drafts.linked_draft import LinkedDraft
 from marginweave.drafts.private_costs import delta_exponent, with_costs
 from marginweave.drafts.relations import Relation
 from marginweave.drafts.subjects import Subject, near_on_grid
@@ -61,12 +62,15 @@ class ConfigurationDraft:
     """Columns of which one value is that of rows that add up all others."""
     guesses: Sequence[str] = ()
     """A sentence on each key of the source that says where the table is in the file, and was guessed."""
+    tables: Sequence[LinkedDraft] = ()
+    """Linked tables."""
 
     @property
     def question_count(self) -> int:
         """Number of facts that wait for a yes: the source, the unit of privacy, the number of rows, columns, and relations."""
         columns = sum(column.waits for column in self.columns.values())
-        return bool(self.guesses) + 2 + columns + len(self.relations)
+        linked = sum(table.question_count for table in self.tables)
+        return bool(self.guesses) + 2 + columns + len(self.relations) + linked
 
     @property
     def totals_advice(self) -> str:

@@ -34,6 +34,7 @@ _NOBODY = (
     "one value has {} of the rows: is it a person? If it means nobody, such as a guest, empty these cells in the table, draft "
     "again, and write missing_subject: own into unit"
 )
+_KEY = "one row each here, and any number of rows in the linked tables"
 _SHARED = "tract|county|state|zip|region|district|ward|school|hospital|clinic|station|site|store|shop|product|item|zone"
 _REPEATED = "location|team|route|provider|doctor|physician|event|order|invoice|session|device|country|city|gemeinde|kreis|land"
 _PLACE = re.compile(
@@ -68,9 +69,16 @@ class Subject:
     nobody: float = 0.0
     """Share of the rows of a value that has too many for a person; 0 where none has."""
 
+    @classmethod
+    def of_key(cls, column: str) -> Subject:
+        """Return the subject whose rows in linked tables are found by a key: it has one row in its own."""
+        return cls(column=column, mean=1.0, most=1, shares={})
+
     @property
     def words(self) -> str:
-        """The choice of a cap, with its price, in words."""
+        """The choice of a cap, with its price, in words; of a key what it is."""
+        if not self.shares:
+            return _KEY
         choices = [
             f"{self.mean:.1f} rows each; {self.most} counts {_share_words(self.shares[self.most])} of the rows"
         ]

@@ -175,6 +175,8 @@ class TableFacts:
     header: Sequence[str]
     without_text: Sequence[str] = ()
     """Columns of the header that the table lacks, as their cells have no text."""
+    key: str | None = None
+    """Column whose ids the rows of linked tables have; then it tells the subjects apart."""
 
     @cached_property
     def names(self) -> list[str]:
@@ -193,8 +195,8 @@ class TableFacts:
 
     @cached_property
     def subject(self) -> Subject | None:
-        """Column that tells the subjects apart, where they have several rows."""
-        return subject_of(self.table)
+        """Column that tells the subjects apart, where they have several rows, here or in linked tables."""
+        return subject_of(self.table) if self.key is None else Subject.of_key(self.key)
 
     def column(self, name: str) -> ColumnCells:
         """Compute the facts of a column: one column at a time is in memory as texts."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +33,8 @@ from marginweave.configuration.yaml_source import canonical_written, parse_yaml,
 from marginweave.runs.home import home_directory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from marginweave.configuration.release import Configuration as Resolved
     from marginweave.drafts.drafted_configuration import ConfigurationDraft
 
@@ -141,6 +144,55 @@ def _draft_of_file(source: str) -> ConfigurationDraft:
         return draft_configuration(source, recognised, guesses=guesses(form, recognised))
 
 
+def _draft_of_frames(data: Mapping[str, Any], dataset: str) -> tuple[ConfigurationDraft, str]:
+    """Return the draft for frames of linked tables, and the name of the one that is the source; raises InputError."""
+    from marginweave.configuration.execution import SourceFile
+    from marginweave.drafts.draft import draft_tables
+    from marginweave.drafts.table_facts import TableFacts
+
+    tables = {}
+    for name, frame in data.items():
+        table = _table_of(frame, name)
+        tables[name] = TableFacts(table, table.column_names)
+    forms = {name: SourceFile(file=f"{name}.parquet") for name in tables}
+    draft, family = draft_tables(dataset, forms, tables)
+    for name, link in family.below.items():
+        warn(
+            f"{name} is left out: its rows belong to rows of {link.parent}; add the column {family.key} to it, and draft again",
+            stacklevel=3,
+        )
+    return replace(draft, source=SourceFile(file=FRAME)), family.root
+
+
+def _table_of(frame: Any, name: str) -> pa.Table:
+    """Return the columns of a frame, with a warning if it has an index, which is left out."""
+    from marginweave.runs.frames import as_table
+
+    index = getattr(frame, "index", None)
+    index_names = [str(each) for each in getattr(index, "names", ()) if each is not None]
+    if index_names:
+        left_out = ", ".join(index_names)
+        warn(
+            f"the index ({left_out}) is left out; draft({name}.reset_index()) keeps it",
+            stacklevel=3,
+        )
+    return as_table(frame)
+
+
+def _remarks_of(draft: ConfigurationDraft) -> dict[str, str]:
+    """Return what a draft says of each fact that waits, by the name under which it waits."""
+    remarks = {name: column.remark for name, column in draft.columns.items()}
+    for table in draft.tables:
+        place = f"tables.{table.name}"
+        remarks[place] = f"does by ({table.link.by}) name the id of the unit?"
+        for name, column in table.columns.items():
+            remarks[f"{place}.columns.{name}"] = column.remark
+        for derived in table.derived:
+            remarks[f"{place}.derive.{derived.name}"] = derived.remark
+    remarks |= {relation.name: relation.finding for relation in draft.relations}
+    return {**remarks, "source": ". ".join(draft.guesses)}
+
+
 class Configuration(Shown, dict[str, Any]):
     """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
 
@@ -157,7 +209,8 @@ class Configuration(Shown, dict[str, Any]):
         """Return a draft from a look at a table, as `marginweave init` makes it, and record the look in the home.
 
         Args:
-            data: a frame of pandas or Polars, an Arrow table, or the path of a table.
+            data: a frame of pandas or Polars, an Arrow table, or the path of a table; of linked tables a mapping of names to
+                frames.
             dataset: name of the account; by default the name of the file, where `data` is a path.
             home: the folder of `runs/`; by default MARGINWEAVE_HOME or the working directory.
 
@@ -172,6 +225,7 @@ class Configuration(Shown, dict[str, Any]):
         from marginweave.runs.looks import record_look
 
         must_be("dataset", dataset, (str, type(None)), 'draft(frame, dataset="visits")')
+        frames: dict[str, Any] = {}
         if isinstance(data, str | Path):
             source = str(data)
             draft = _draft_of_file(source)
@@ -179,51 +233,48 @@ class Configuration(Shown, dict[str, Any]):
             raise InputError(
                 'a frame has no name; give the name of its account, as in draft(frame, dataset="visits")'
             )
-        else:
-            from marginweave.runs.frames import as_table
-
+        elif isinstance(data, Mapping):
             source = dataset
-            table = as_table(data)
-            index = getattr(data, "index", None)
-            index_names = [str(name) for name in getattr(index, "names", ()) if name is not None]
-            if index_names:
-                left_out = ", ".join(index_names)
-                warn(
-                    f"the index ({left_out}) is left out; draft(frame.reset_index()) keeps it",
-                    stacklevel=2,
-                )
+            draft, root = _draft_of_frames(data, dataset)
+            frames = {table.name: data[table.name] for table in draft.tables} | {"": data[root]}
+        else:
+            source = dataset
+            frames = {"": data}
+            table = _table_of(data, "frame")
             draft = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
         drafted = cls(parse_yaml(write_draft(draft)))
         if dataset is not None:
             drafted["dataset"] = dataset
-        if not isinstance(data, str | Path):
-            drafted._refuse_types(data)
-        remarks = {name: column.remark for name, column in draft.columns.items()}
-        drafted._remarks = {
-            **remarks,
-            "source": ". ".join(draft.guesses),
-            **{relation.name: relation.finding for relation in draft.relations},
-        }
+        for name, frame in frames.items():
+            drafted._refuse_types(frame, name)
+        drafted._remarks = _remarks_of(draft)
         record_look(
             home_directory(home), "init", drafted["dataset"], source, canonical_written(drafted)
         )
         return drafted
 
-    def _refuse_types(self, frame: Any) -> None:
-        """Refuse a drafted column of a dtype, or with a cell, that `fit` refuses, with the same message; raises InputError."""
+    def _refuse_types(self, frame: Any, table: str) -> None:
+        """Refuse a drafted column of a dtype, or with a cell, that `fit` refuses, with the same message; raises InputError.
+
+        `table` is the name of the frame's linked table, empty for the source.
+        """
         from marginweave.runs.frames import refuse_spellings, refuse_types
 
-        columns = self["columns"]
+        tables = self.get("tables", {})
+        section = tables[table] if table else self
+        columns = section.get("columns", {})
+        derived = {name for each in tables.values() for name in each["derive"]}
         unit = self["privacy"]["unit"]
         kinds = {
             name: column["type"]
             for name, column in columns.items()
-            if column["type"] not in _NOT_READ
+            if column["type"] not in _NOT_READ and (table or name not in derived)
         }
         spelled = {name for name in kinds if columns[name].get("domain") == "private"}
         if isinstance(unit, Mapping):
-            kinds[unit["column"]] = "identifier"
-            spelled.add(unit["column"])
+            ids = section["by"] if table else unit["column"]
+            kinds[ids] = "identifier"
+            spelled.add(ids)
         refuse_types(frame, kinds, spelled)
         refuse_spellings(frame, spelled)
 
@@ -294,9 +345,22 @@ class Configuration(Shown, dict[str, Any]):
         for name, column in self.get("columns", {}).items():
             if column.get("confirm"):
                 facts[f"columns.{name}"] = self._remarks.get(name, "")
-        for name in self._drafted_rules():
+        for name in (*self._drafted_rules(), *self._drafted_in_tables()):
             facts[name] = self._remarks.get(name, "")
         return facts
+
+    def _drafted_in_tables(self) -> dict[str, dict[str, Any]]:
+        """Return what waits to be confirmed in linked tables, by name: ids, sources, columns, and derived columns."""
+        waiting: dict[str, dict[str, Any]] = {}
+        for name, table in (self.get("tables") or {}).items():
+            sections = {"": table, ".source": table.get("source")}
+            for key in ("columns", "derive"):
+                for column, section in table.get(key, {}).items():
+                    sections[f".{key}.{column}"] = section
+            for place, section in sections.items():
+                if isinstance(section, dict) and section.get("confirm") in (True, "true"):
+                    waiting[f"tables.{name}{place}"] = section
+        return waiting
 
     def _drafted_rules(self) -> dict[str, dict[str, Any]]:
         """Return the rules of `structure` that wait to be confirmed, by name."""
@@ -313,10 +377,10 @@ class Configuration(Shown, dict[str, Any]):
         """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
 
         Args:
-            name: a column, `source`, `privacy`, `rows`, or a rule, as `unconfirmed` names it. `source` says that the table
-                begins and ends where it says, `privacy` that its unit is right, and `rows` that the number of rows is
-                published: those of the table, also where a person has several; with `join: true`, of people. To decline a
-                rule, delete it from `structure`.
+            name: a column, `source`, `privacy`, `rows`, a rule, or a part of `tables`, as `unconfirmed` names it. `source` says
+                that the table begins and ends where it says, `privacy` that its unit is right, and `rows` that the number of
+                rows is published: those of the table, also where a person has several; with `join: true`, of people. To
+                decline a rule, delete it from `structure`; a derived column, from `derive` and `columns`.
             public: where the facts of the column are published, such as "questionnaire 2019, p. 4".
 
         Raises:
@@ -334,12 +398,16 @@ class Configuration(Shown, dict[str, Any]):
             del self[key]["confirm"]
         elif key.startswith("structure."):
             del self._drafted_rules()[key]["confirm"]
+        elif key.startswith("tables.") and ".columns." not in key:
+            del self._drafted_in_tables()[key]["confirm"]
         elif not public.strip():
             raise InputError(
                 f'{key} needs a place where it is published; call confirm("{name}", "questionnaire 2019, p. 4")'
             )
         else:
-            column = self["columns"][key.removeprefix("columns.")]
+            column = self._drafted_in_tables().get(key)
+            if column is None:
+                column = self["columns"][key.removeprefix("columns.")]
             del column["confirm"]
             column["public"] = public.strip()
         return self

@@ -92,7 +92,7 @@ def subject_of_test(answers: Answers, columns: Sequence[str]) -> Literal["popula
         InputError: as `answer_independence`.
     """
     squares = _squares_of(answers, columns, "table", "")
-    is_sample = answers.codes.configuration.not_a_sample(columns) is None
+    is_sample = answers.codes.not_a_sample(_places(answers, columns)) is None
     is_chosen = squares.measured.is_chosen(_places(answers, columns))
     return "population" if is_sample and not is_chosen else "table"
 
@@ -120,7 +120,7 @@ def _squares_of(answers: Answers, columns: Sequence[str], of: str, prefix: str) 
         raise InputError(
             "combinations were published where they reached a threshold, which no test of independence takes: release marginals"
         )
-    check_sample(answers.codes.configuration, columns, of, prefix)
+    check_sample(answers.codes.configuration, _columns(answers, columns), of, prefix)
     return answers.squares
 
 
@@ -166,6 +166,12 @@ def _places(answers: Answers, columns: Sequence[str]) -> list[int]:
     if len(columns) != 2 or columns[0] == columns[1]:
         raise InputError("it takes two columns")
     return [place_of[column] for column in columns]
+
+
+def _columns(answers: Answers, names: Sequence[str]) -> list[str]:
+    """Return the columns of two attributes, of which each may be a value of a set. Raises InputError, as `_places`."""
+    attributes = answers.codes.configuration.attributes
+    return [attributes[place].column for place in _places(answers, names)]
 
 
 def _are_excluded(answers: Answers, places: Sequence[int]) -> bool:

@@ -193,6 +193,7 @@ def subject_key(about: About, rows: int) -> str:
         Counted.RESIZED: "resized",
         Counted.PART: "part",
         Counted.JOINED_POPULATION: "joined-population",
+        Counted.ONE_ROW_POPULATION: "one-row-population",
     }
     of_population = "population-of-rows" if rows == 1 else "population-of-persons"
     return keys.get(about.kind, of_population)

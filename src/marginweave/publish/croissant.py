@@ -130,6 +130,8 @@ def _description(configuration: Configuration, statement: PrivacyStatement) -> s
         sentences.append(report_sentence("dataset.counted", counted=counted))
     if statement.uncounted:
         sentences.append(statement.uncounted.words)
+    if configuration.followed_tables:
+        sentences.append(report_sentence("dataset.followed", tables=configuration.followed_tables))
     sentences.append(_promise(statement))
     return _paragraph(sentences)
 

@@ -140,9 +140,12 @@ def derived_sentence(configuration: Configuration, name: str) -> Sentence | None
     optional = [
         read for read in derivation.conditions if linked.can_be_missing(read, configuration.missing)
     ]
-    if not optional:
-        return sentence
-    return report_sentence("derived.missing", sentence=sentence, columns=listed(optional))
+    if optional:
+        sentence = report_sentence("derived.missing", sentence=sentence, columns=listed(optional))
+    becomes_missing = getattr(configuration.columns[name], "outside", None) == "null"
+    if becomes_missing and name in configuration.undeclared_by_rows:
+        sentence = report_sentence("derived.null", sentence=sentence)
+    return sentence
 
 
 def value_sentences(configuration: Configuration, name: str) -> list[Sentence]:

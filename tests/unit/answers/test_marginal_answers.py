@@ -27,7 +27,7 @@ from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.flows.cli.query import query
-from marginweave.inference.independence_tests import answer_independence
+from marginweave.inference.independence_tests import answer_independence, subject_of_test
 from marginweave.inference.opened import Release
 from marginweave.observations.tables import Marginals, Observation
 from tests.support.configurations import PRIVATE, configuration
@@ -843,6 +843,38 @@ def test_a_share_says_that_all_meet_it_only_where_gaps_alone_do_not() -> None:
     question = read_question({"where": {"sex": ["f"]}, "share": True})
     answer = hidden.answer_group(question, [chosen], [], None)
     assert [str(note) for note in answer.notes] == ["all, but for values that were not released"]
+
+
+def test_a_share_of_a_population_by_released_values_claims_nothing() -> None:
+    """The rows have decided which values are released; what is asked of the records of one of them is not decided by that."""
+    answers, _ = opened({}, CLIQUES)
+    place = answers.codes.domain.names.index("region")
+    declared = list(answers.codes.configuration.attributes)
+    declared[place] = replace(declared[place], private=True)
+    config = answers.codes.configuration._with_cached(attributes=tuple(declared))
+    private = replace(answers, codes=replace(answers.codes, configuration=config))
+    for one, claims in ((answers, True), (private, False)):
+        for where in ("region = north", "region = west"):
+            (share,) = ask(one, where, share=True, of="population")
+            assert (share.level is not None) is claims
+            assert ("which values of region are released" in share.flag) is not claims
+        assert ask(one, "region = north", share=True)[0].level == 0.95
+        assert ask(one, "sex = f", share=True, by=["region"], of="population")[0].level == 0.95
+
+
+def test_a_population_of_one_row_a_person_and_cut_sets_are_called_so() -> None:
+    unit = {"column": "person", "max_records": 1}
+    answers, _ = opened({"privacy__unit": unit, "columns__person": {"type": "identifier"}}, CLIQUES)
+    (share,) = ask(answers, "sex = m", share=True, of="population")
+    assert share.of == "population of persons, one row of each"
+    assert "one row of each" in answer_independence(answers, ("sex", "region"), "population").says
+    cut, _ = opened(CUT, CLIQUES)
+    names = ("signs=x", "sex")
+    with pytest.raises(
+        InputError, match=r"at most 2 values of signs.* were counted \(max_values\)"
+    ):
+        answer_independence(cut, names, "population")
+    assert subject_of_test(cut, names) == "table"
 
 
 def test_a_mean_or_a_sum_that_is_wherever_bins_let_it_be_is_flagged() -> None:

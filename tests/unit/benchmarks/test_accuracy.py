@@ -109,6 +109,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "table", lambda _: SMALL)
     monkeypatch.setattr(methods, "is_known", lambda name: name == "t")
     monkeypatch.setattr(methods, "delta", lambda _: 1e-6)
+    monkeypatch.setattr(methods, "_parsed", methods._parsed.__wrapped__)
     monkeypatch.setattr(methods, "refusal", methods.refusal.__wrapped__)
     monkeypatch.setattr(methods, "default_method", methods.default_method.__wrapped__)
 

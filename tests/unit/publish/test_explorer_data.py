@@ -7,6 +7,7 @@ import json
 import struct
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,17 @@ from marginweave.answers.least_squares import LeastSquares
 from marginweave.base.errors import StageError
 from marginweave.configuration.question import read_question
 from marginweave.publish import pooled_tables, reader
-from marginweave.publish.explorer import _gap, _increasing, explorer_data, render_explorer
+from marginweave.publish.explorer import (
+    _gap,
+    _increasing,
+    _with_undeclared_share,
+    explorer_data,
+    render_explorer,
+)
 from marginweave.publish.reader import MOST_RECORDS, show_records
 from marginweave.released.statement import UndeclaredStatement
 from tests.support.configurations import BASE, PRIVATE, configuration
+from tests.support.linked_tables import hospital
 from tests.support.published import measured_release, published, shown
 
 
@@ -257,3 +265,26 @@ def test_sums_are_computed_from_pooled_tables_and_axes(
 def test_ranges_are_over_values_in_the_order_of_their_numbers(ends: Any, number: int) -> None:
     """Not over codes that mean something else, and over nothing where numbers stand in another order."""
     assert _increasing(ends) == number
+
+
+def test_empty_cells_of_derived_columns_are_shown_as_they_were_counted() -> None:
+    """Records do not say whether such a cell is missing: as many as were counted, and no value, are not as declared."""
+    config = hospital()
+    names = [attribute.name for attribute in config.attributes]
+    sizes = [len(attribute.labels) for attribute in config.attributes]
+    place = names.index("longest")
+    codes = [np.arange(1000) % (size + 1) for size in sizes]
+    found = SimpleNamespace(attribute="longest", found=True, count=60)
+    noise = SimpleNamespace(attribute="first", found=False, count=60)
+    released: Any = SimpleNamespace(
+        configuration=config,
+        aggregates=SimpleNamespace(domain=SimpleNamespace(sizes=sizes), record_count=2000),
+        statement=SimpleNamespace(undeclared=(found, noise)),
+    )
+    shown = _with_undeclared_share(codes, released)
+    size = sizes[place]
+    expected = np.bincount(codes[place], minlength=size + 2)
+    expected[size:] = expected[size] - 30, 30
+    assert np.bincount(shown[place]).tolist() == expected.tolist()
+    others = [j for j in range(len(sizes)) if j != place]
+    assert all(np.array_equal(shown[j], codes[j]) for j in others)

@@ -166,7 +166,7 @@ def test_a_draft_with_codes_from_a_dictionary_is_no_change(tmp_path: Path) -> No
     )
     table, target = tmp_path / "t.csv", tmp_path / "t.yaml"
     table.write_text("sex\n" + "f\nm\n" * 40)
-    init(str(table), output=target, dictionary=tmp_path / "d.csv", home=tmp_path)
+    init([str(table)], output=target, dictionary=tmp_path / "d.csv", home=tmp_path)
     target.write_text(answered(target.read_text(), "the questionnaire"))
     configuration = load_configuration(target)
     assert configuration.columns["sex"].label == "Sex"
