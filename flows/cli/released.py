@@ -227,7 +227,7 @@ def _print_comparison(comparison: ReleaseComparison, to: Path | None) -> None:
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
-    """Yield sentences on facts that the table lacks: weight of a record, model and sample, worst marginal, association, rules."""
+    """Yield sentences on what the table lacks: weight of a record, model and sample, worst marginal, association, rules."""
     if evaluation.weight_sentence:
         yield str(evaluation.weight_sentence)
     parts = evaluation.model or ()
