@@ -29,7 +29,7 @@ def brute_force(reference, records, chosen):
     ]
     left, right = (frame.value_counts() for frame in frames)
     joined = pd.concat([left, right], axis=1, keys=["s", "y"]).fillna(0)
-    joined.y *= len(reference) / len(records)
+    joined["y"] *= len(reference) / len(records)
     distance = (joined.s - joined.y).abs().sum() / 2 / len(reference)
     complete = [all(v < SIZES[j] for v, j in zip(key, chosen, strict=True)) for key in joined.index]
     return joined[complete], distance
