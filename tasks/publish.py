@@ -24,6 +24,7 @@ from marginweave.observations.payloads import unpack_aggregates
 from marginweave.observations.tables import Marginals
 from marginweave.publish.croissant import CROISSANT, croissant
 from marginweave.publish.fitted import MODEL, model_table
+from marginweave.publish.linked_tables import linked_table
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.publish.pages import internal_report, release_pages
 from marginweave.publish.reader import PublishedRelease, show_records
@@ -173,12 +174,24 @@ def counts_and_marginals(
         }
         aggregates, _ = listed_counts(aggregates, 1)
         statement = marginal_facts(normalized, configuration)
+        files |= _linked_files(normalized, configuration)
         intervals = ()
     files |= {
         "aggregates.parquet": parquet_bytes(table),
         "aggregates.csv": csv_bytes(table, configuration.publish.csv),
     }
     return aggregates, intervals, files, statement
+
+
+def _linked_files(normalized: Marginals, configuration: Configuration) -> dict[str, bytes]:
+    """Return the files of the histograms of linked tables; none where no such table was counted."""
+    if not normalized.linked:
+        return {}
+    table = linked_table(normalized.linked)
+    return {
+        "linked.parquet": parquet_bytes(table),
+        "linked.csv": csv_bytes(table, configuration.publish.csv),
+    }
 
 
 def _remarks(configuration: Configuration, bounds: Mapping[int, int]) -> list[str]:

@@ -41,15 +41,17 @@ def validate(reference: RunReference) -> StageResult:
         with source.unchanged(_CHANGED):
             _check_digest(reference, source)
             flags = configuration.undeclared_flags
-            tables = source.tables((*configuration.source_names, *flags))
+            nested = configuration.nested_names
+            tables = source.tables((*configuration.source_names, *flags, *nested))
             for block in in_blocks(tables, configuration.block_rows):
                 raw = compact_table(block)
                 # Every rule is about a single row, so each block can be checked by itself.
                 rules |= contract.broken(raw.select(list(configuration.raw_names)))
+                plain = raw.drop_columns(nested)
                 if reference.stops:
-                    usability.add(raw)
+                    usability.add(plain)
                 if suite is not None:
-                    expectations |= dict.fromkeys(suite.broken(raw.drop_columns(flags)))
+                    expectations |= dict.fromkeys(suite.broken(plain.drop_columns(flags)))
                 yield pack_table(raw)
         _check_digest(reference, source)
         contract.refuse(rules)

@@ -167,7 +167,7 @@ def _sections(made: Configuration, rows: int) -> Settings:
         )  # it decides nothing, and figures are older than the key
     cliques = aggregate.get("cliques")
     if isinstance(cliques, dict):
-        for key in ("coarsen", "target"):  # figures are older than the keys
+        for key in ("coarsen", "target", "spread_pairs"):  # figures are older than the keys
             if not cliques.get(key):
                 cliques.pop(key, None)
     if "reporting_length" in aggregate:

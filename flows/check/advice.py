@@ -16,6 +16,7 @@ from marginweave.configuration.columns import MeasuredColumn, SetColumn
 from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
+from marginweave.linked.tallies import NestedTally
 from marginweave.released.evaluation import BrokenRule
 from marginweave.sources.long_cells import LongCells
 from marginweave.texts.sentences import Sentence, Share, sentence
@@ -223,6 +224,20 @@ def unlinked_finding(by: str, without_id: int, orphans: int, rows: int) -> Remar
         without_id=without_id,
         orphans=orphans,
         rows=rows,
+    )
+
+
+def beyond_finding(tally: NestedTally) -> Remark:
+    """Return the finding on rows of a counted table that are in no count of rows, as their units have too many."""
+    return _remark(
+        Severity.LOOK,
+        tally.rows_beyond / tally.rows,
+        "table.beyond",
+        units=tally.units_beyond,
+        all_units=tally.units,
+        most=tally.table.at_most or 1,
+        rows=tally.rows_beyond,
+        all_rows=tally.rows,
     )
 
 

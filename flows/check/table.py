@@ -18,6 +18,7 @@ from marginweave.drafts.tally import handled, judge_cells
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.linked.derivations import LinkedRows
 from marginweave.linked.source import ReleaseSource
+from marginweave.linked.tallies import NestedTally
 from marginweave.released.evaluation import BrokenRule
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import Request
@@ -27,6 +28,7 @@ from .advice import (
     NO_ROWS,
     SIZE,
     Remark,
+    beyond_finding,
     check_sentence,
     column_findings,
     id_finding,
@@ -71,12 +73,22 @@ def check_table(request: Request) -> list[CheckedRow]:
         _with_text(source),
         None if request.suites[0] is None else Suite(request.suites[0], raw_input=True),
     )
+    tables = configuration.tables or {}
+    tallies = {
+        nested: NestedTally(tables[name])
+        for name, nested in zip(
+            configuration.counted_tables, configuration.nested_names, strict=True
+        )
+    }
     record_look(
         request.folder.home, "check", configuration.dataset, request.source, configuration.written
     )
     with source.unchanged("the source was changed while it was read; check it again"):
-        for block in source.tables((*inspection.columns, *configuration.undeclared_flags)):
-            inspection.add(block)
+        columns = (*inspection.columns, *configuration.undeclared_flags, *tallies)
+        for block in source.tables(columns):
+            inspection.add(block.drop_columns(list(tallies)))
+            for name, tally in tallies.items():
+                tally.add(block.column(name))
             pa.default_memory_pool().release_unused()
         long_cells = source.long_cells()
     rows = inspection.rows()
@@ -84,6 +96,8 @@ def check_table(request: Request) -> list[CheckedRow]:
         rows.append(CheckedRow(subject="table", findings=(long_cells_finding(long_cells),)))
     rows += linked.rows()
     rows += _unlinked_rows(source)
+    for name, tally in zip(configuration.counted_tables, tallies.values(), strict=True):
+        rows += _counted_rows(name, tally)
     return sorted(rows, key=lambda row: row.order)
 
 
@@ -125,6 +139,12 @@ def _unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
                 linked.by, unlinked.without_id, unlinked.orphans, unlinked.rows
             )
             yield CheckedRow(subject=f"tables.{linked.name}", findings=(finding,))
+
+
+def _counted_rows(name: str, tally: NestedTally) -> Iterator[CheckedRow]:
+    """Yield how many rows of a counted table are beyond `at_most`, if any is."""
+    if tally.rows_beyond:
+        yield CheckedRow(subject=f"tables.{name}", findings=(beyond_finding(tally),))
 
 
 def _with_text(source: ReleaseSource) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from marginweave.answers.answer import Answer
     from marginweave.inference.answers import Answers
     from marginweave.inference.independence_tests import Independence
+    from marginweave.inference.linked_answers import ReleaseAnswers
 
 WIDTH = 100
 _MODELLED = ("bounds", "model")
@@ -66,6 +67,12 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     of: Annotated[
         str, typer.Option(metavar="table|population", help="What the answer is about.")
     ] = "table",
+    table: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="Of the rows of this linked table.")
+    ] = None,
+    each: Annotated[
+        str, typer.Option(metavar="row|unit", help="What counts one there, with --table.")
+    ] = "row",
     level: _Level = ".95",
     questions: Annotated[
         Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")
@@ -80,8 +87,10 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     """
     from marginweave.configuration.question import read_condition, read_questions
     from marginweave.inference.answers import open_answers
+    from marginweave.inference.linked_answers import ReleaseAnswers
 
     options: dict[str, Any] = {"of": of, "level": level}
+    options |= {"table": table, "each": each} if table or each != "row" else {}
     statistics = {
         "count": count,
         "share": share,
@@ -93,16 +102,16 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     chosen = {name: value for name, value in {"by": by, **statistics}.items() if value}
     if questions is not None and (where or chosen):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
-    opened = open_answers(home, released, tell)
+    opened = ReleaseAnswers(home=home, named=released, source=open_answers(home, released, tell))
     contents: Mapping[str, Mapping[str, Any]]
     if questions is not None:
         contents = read_questions(questions, options)
         group = ""
     else:
-        names = opened.codes.configuration.columns
+        names = opened.columns(table)
         conditions = [read_condition(text, names) for text in where or ()]
         contents = {"": {**options, **chosen, "where": conditions}}
-        group = " and ".join(where or ["all records"])
+        group = " and ".join(where or ["all records" if table is None else "all"])
     answers = _answers(opened, contents)
     _show(answers, as_json=as_json, as_csv=as_csv, group_of_all=group)
     if not (as_json or as_csv) and any(content.get("share") for content in contents.values()):
@@ -136,9 +145,11 @@ def table(
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
     from marginweave.inference.answers import open_answers
+    from marginweave.inference.linked_answers import ReleaseAnswers
 
     opened = open_answers(home, released, tell)
-    answers = _answers(opened, {"": {"by": columns, "level": level}})
+    questions = ReleaseAnswers(home=home, named=released, source=opened)
+    answers = _answers(questions, {"": {"by": columns, "level": level}})
     if as_json:
         test, sentence = _independence(opened, columns)
         independence = {"says": sentence} if test is None else asdict(test)
@@ -167,7 +178,7 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
     return test, test.says
 
 
-def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
+def _answers(opened: ReleaseAnswers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
     """Return all answers to `questions`, which are by name; the question of the command's options has the name "".
 
     Prints why a question is refused, of which part of the table answers are, and how cells of their columns were read.
@@ -186,7 +197,7 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
             with shown_late("answers"):
                 question = read_question(content, "" if name else "--")
                 answers += opened.ask(question)
-                read |= dict.fromkeys(opened.codes.reading_words(question))
+                read |= dict.fromkeys(opened.codes(question).reading_words(question))
         except InputError as error:
             if not name:
                 raise
@@ -199,7 +210,7 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
     if all(answer.how is None for answer in answers):
         raise InputError(answers[0].flag)
     for about in dict.fromkeys(answer.about for answer in answers):
-        note = opened.codes.note(about)
+        note = opened.source.codes.note(about)
         if note is not None:
             tell(note)
     for words in read:

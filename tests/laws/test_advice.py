@@ -51,7 +51,20 @@ Written = Mapping[str, Any]
 WIDE: dict[str, Any] = {
     "columns__age": {"type": "number", "bounds": "private", "within": [0, 1e6], "bins": 5}
 }
+COUNTED: dict[str, Any] = {
+    "source": "stays.csv",
+    "columns": {"kind": {"type": "category", "values": ["a", "b"]}},
+    "at_most": 3,
+}
 ADVICE: dict[str, tuple[Written, Written]] = {
+    "check.table.beyond-advice": (
+        {
+            **LISTED,
+            "privacy__unit": {"column": "id", "max_records": 1},
+            "tables": {"stays": COUNTED},
+        },
+        {"tables": {"stays": {**COUNTED, "at_most": 5}}},
+    ),
     "plan.choice.or-rows": (AUTO, {"rows": 5000}),
     "plan.given-up.set-other": (SETS, {"columns__signs__outside": "other"}),
     "plan.preparation.uncounted-sets": (SETS, {"columns__signs__outside": "other"}),

@@ -62,6 +62,8 @@ def test_a_draft_of_several_files_fits_them(tmp_path: Path, seed: int) -> None:
     with pytest.raises(InputError, match=f"{draft.question_count} questions are open") as refused:
         parse_configuration(parse_yaml(text), text)
     assert str(refused.value).count("(line ") == min(draft.question_count, 10)
+    counted = parse_configuration(answered_yes(text.replace("# at_most:", "at_most:")))
+    assert set(counted.counted_tables) == {each.name for each in draft.tables if each.columns}
     configuration = parse_configuration(answered_yes(text))
     places = TablePlaces.of(configuration, str(tmp_path / "patients.csv"), tmp_path, {})
     source = ReleaseSource.of(places, configuration)
@@ -83,7 +85,7 @@ def test_a_draft_of_several_files_fits_them(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", every(60, SEEDS))
 def test_no_count_of_rows_without_a_unit_is_in_the_draft(tmp_path: Path, seed: int) -> None:
-    """With other numbers of orphans, of rows without an id, and of units with more rows than the end, it is the same text."""
+    """With other numbers of orphans, and of rows without an id, it is the same text."""
     draft, _ = drafted(tmp_path, made := family(seed), [*made.files])
     tables = []
     for table in draft.tables:
@@ -91,8 +93,7 @@ def test_no_count_of_rows_without_a_unit_is_in_the_draft(tmp_path: Path, seed: i
         more = IdColumn(
             pa.concat_arrays([ids.texts, pa.array(["n-8"])]), np.append(ids.counts, 41), 9999
         )
-        rows_of_ids = np.append(table.link.rows_of_ids, [99] * 13)
-        link = replace(table.link, ids=more, rows_of_ids=rows_of_ids)
+        link = replace(table.link, ids=more)
         assert link.orphans != table.link.orphans
         tables.append(replace(table, link=link))
     assert write_draft(replace(draft, tables=tables)) == write_draft(draft)

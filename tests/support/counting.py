@@ -24,6 +24,7 @@ from marginweave.counts.marginals import count_marginals
 from marginweave.domain.masks import Clique
 from marginweave.mechanisms.randomness import NumberedWords
 from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
+from marginweave.prepare.nested import NestedCodes
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1
@@ -35,10 +36,22 @@ def blocks_of(table: EncodedTable, records: int | None = None) -> EncodedBlocks:
     size = records or max(1, table.records)
     starts = range(0, max(1, table.records), size)
     parts = (
-        EncodedTable(codes=tuple(c[i : i + size] for c in table.codes), labels=table.labels)
+        EncodedTable(
+            codes=tuple(c[i : i + size] for c in table.codes),
+            labels=table.labels,
+            nested=tuple(_of_records(rows, i, i + size) for rows in table.nested),
+        )
         for i in starts
     )
     return EncodedBlocks(list(pack_blocks(parts)))
+
+
+def _of_records(rows: NestedCodes, start: int, end: int) -> NestedCodes:
+    """The rows that some of the records hold."""
+    is_chosen = (rows.owners >= start) & (rows.owners < end)
+    return NestedCodes(
+        lengths=rows.lengths[start:end], codes=tuple(codes[is_chosen] for codes in rows.codes)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

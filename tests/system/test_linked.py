@@ -20,11 +20,16 @@ from tests.support.linked_tables import HOSPITAL, STAYS, Stay, derived_by_defini
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
+AT_MOST = 3
+COUNTED: dict[str, Any] = {
+    "aggregate": {"method": "marginals", "cliques": {"all": 2}},
+    "tables": {"stays": {**STAYS, "at_most": AT_MOST, "share": 0.25}},
+}
 LITTLE = {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}
 
 
-def files(place: Path, **changes: Any) -> tuple[Path, list[dict[str, Any]]]:
-    """The configuration of a hospital with its two files, and what is derived of each patient by the definition."""
+def files(place: Path, **changes: Any) -> tuple[Path, list[list[Stay]]]:
+    """The configuration of a hospital with its two files, and the stays of each patient."""
     chance = random.Random(4)
     patients = [f"{MARKER}-{number}" for number in range(900)]
     stays: dict[str, list[Stay]] = {patient: [] for patient in patients}
@@ -47,7 +52,7 @@ def files(place: Path, **changes: Any) -> tuple[Path, list[dict[str, Any]]]:
     path = place / "hospital.yaml"
     declared = {**HOSPITAL, "synthesize": LITTLE, **changes}
     path.write_text(yaml.safe_dump(declared, sort_keys=False))
-    return path, [_derived(those) for those in stays.values()]
+    return path, list(stays.values())
 
 
 def _derived(stays: list[Stay]) -> dict[str, Any]:
@@ -67,17 +72,17 @@ def write(place: Path, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> 
         csv.writer(file).writerows([header, *rows])
 
 
-def test_derived_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) -> None:
-    """At a large epsilon each published count of a derived column is within 8 of the exact one: more than six sigmas."""
+def test_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) -> None:
+    """At a large epsilon each published count of a derived column is within 8 of the exact one: more than five sigmas."""
     privacy = {**HOSPITAL["privacy"], "epsilon": 30}
-    path, expected = files(tmp_path, privacy=privacy)
+    path, stays = files(tmp_path, privacy=privacy, **COUNTED)
     assert marginweave("ledger", "open", "hospital", "--for", path).returncode == 0
     result = marginweave("run", path, "--run", "r")
     assert result.returncode == 0, result.stderr
     folder = marginweave.home / "runs" / "r"
     counts = pd.read_csv(folder / "release" / "aggregates.csv", dtype=str, keep_default_na=False)
     single = counts[counts["length"] == "1"].set_index(["column_1", "value_1"])["count"].astype(int)
-    truth = pd.DataFrame(expected)
+    truth = pd.DataFrame(map(_derived, stays))
     assert len(truth) == 900
     for value, number in truth["stays"].clip(upper=3).value_counts().items():
         label = {0: "[0, 1)", 1: "[1, 2)", 2: "[2, 3)", 3: "[3, 6]"}[int(str(value))]
@@ -108,6 +113,16 @@ def test_derived_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path
     assert max(sets) < 0.2  # records lack a value for either reason
     assert any("all rows of stays with this id" in text for text in statement.preparation)
     assert any("Rows of one person in stays" in text for text in statement.assumptions)
+    assert any("Rows of stays were counted in two ways" in text for text in statement.preparation)
+    check_rows(folder / "release", stays)
+    asked = marginweave("query", "r", "--table", "stays", "--each", "unit", "--by", "kind")
+    assert asked.returncode == 2
+    assert "derive a column of the source that says so" in asked.stderr
+    asked = marginweave("query", "r", "--table", "stays", "--by", "kind", "--json")
+    assert sum(row["estimate"] for row in json.loads(asked.stdout)) == pytest.approx(
+        sum(min(len(those), AT_MOST) for those in stays), abs=120
+    )
+    assert marginweave("ledger", "verify").returncode == 0
     assert marginweave("run", path, "--run", "r").returncode == 0
     with (tmp_path / "stays.csv").open("a") as file:
         file.write(f"{MARKER}-1,planned,1,2024-02-01,2024-02-02\n")
@@ -123,8 +138,26 @@ def test_derived_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path
     assert MARKER not in result.stdout + result.stderr + changed.stderr
 
 
+def check_rows(release: Path, stays: list[list[Stay]]) -> None:
+    """The counts of kinds of stays: by units and in all, within six of their standard deviations."""
+    counts = pd.read_csv(release / "linked.csv", dtype={"value_1": str}, keep_default_na=False)
+    kinds = counts[(counts["column_1"] == "stays.kind") & (counts["column_2"] == "")]
+    for each, kept in (("units", 1.0), ("rows", None)):
+        cells = kinds[kinds["count_of"] == each].set_index("value_1")
+        sigmas = (cells["high"] - cells["count"].clip(lower=0)) / 1.9
+        assert list(cells.index) == ["planned", "emergency", "birth", ""]
+        total = sum(min(len(those), 1 if kept else AT_MOST) for those in stays)
+        assert abs(cells["count"].sum() - total) < 6 * 2 * sigmas.max()
+        if kept:
+            for kind in ("planned", "emergency", "birth"):
+                shares = [
+                    sum(s.kind == kind for s in those) / len(those) for those in stays if those
+                ]
+                assert abs(cells["count"][kind] - sum(shares)) < 6 * sigmas[kind]
+
+
 def test_check_says_which_rows_belong_to_nobody(marginweave: CommandLine, tmp_path: Path) -> None:
-    path, _ = files(tmp_path)
+    path, stays = files(tmp_path, **COUNTED)
     looked = marginweave("check", path)
     said = " ".join(looked.stdout.split())
     assert "Of 1,402 rows, 1 with an id that no row of the source has, and 1 without one" in said
@@ -136,6 +169,9 @@ def test_check_says_which_rows_belong_to_nobody(marginweave: CommandLine, tmp_pa
     assert MARKER not in looked.stdout + looked.stderr
     plan = " ".join(marginweave("plan", path).stdout.split())
     assert "One person is all rows with one patient, in stays, too" in plan
+    assert "Rows of stays: counted so that all rows of a person weigh 1 together" in plan
+    beyond = [len(those) - AT_MOST for those in stays if len(those) > AT_MOST]
+    assert f"{len(beyond)} have more than 3; {sum(beyond)} of 1,400 rows are in no count" in said
 
 
 REFUSALS = {

@@ -18,6 +18,7 @@ from marginweave.configuration.default_records import (
     MOST_SECONDS,
     MOST_SETS,
     Counting,
+    fitting_seconds,
     in_marginals,
     looking_seconds,
     mixture_hindrance,
@@ -187,6 +188,7 @@ def _candidates(configuration: Sections) -> Iterator[Mapping[str, Any]]:
     if noise <= _most_noise_of_triples(attributes) and not configuration.private_columns:
         yield from triples(configuration, rows_by_noise(configuration))
     if noise > _SINGLES:
+        yield from _spread_pairs(configuration)
         yield _few_pairs(noise, len(attributes))
     elif has_sets and noise > _FEW_TIMES_SHORT * _SHORT:
         yield _FEWER_CHOICES
@@ -198,6 +200,43 @@ def _candidates(configuration: Sections) -> Iterator[Mapping[str, Any]]:
         yield ordinary_pairs(attributes)
     if too_many_tuples(len(attributes)):  # k-tuples, which are counted otherwise, would be refused
         yield from _of_many_columns(noise, attributes)
+
+
+# Pairs that are spread over the columns, and the least of each column.
+_SPREAD = 4_000
+_PAIRS_OF_COLUMN = 8
+# Most seconds (`fitting_seconds`) that they may take.
+_SPREAD_SECONDS = 250.0
+# Values are merged where their count is below so many sigmas: most pairs of a rarer value are noise.
+_SPREAD_COMPRESS = 1.0
+
+
+def _spread_pairs(configuration: Sections) -> Iterator[Mapping[str, Any]]:
+    """Yield the section `aggregate` of pairs that are spread over so many columns that most pairs cannot be looked at.
+
+    With more than 107 columns (`too_many_tuples`) of declared values, and a mixture. Of c columns 4,000 pairs are measured, or
+    4 c if these are more, but no more than can be fitted in time, and none if that is fewer than 4 c. They keep what many
+    columns have in common, which few pairs lose, and lose the few pairs that rounds would choose. Measurements: docs/methods.md
+    (many columns). DP: arithmetic on public facts.
+    """
+    attributes = configuration.attributes
+    is_taken = configuration.synthesize.method == "mixture" and not configuration.private_columns
+    has_sets = any(attribute.of_set for attribute in attributes)
+    if not too_many_tuples(len(attributes)) or has_sets or not is_taken:
+        return
+    sizes = public_codes(attributes).values()
+    pairs = math.comb(len(attributes), 2)
+    cells = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) / 2 / pairs
+    least = len(attributes) * _PAIRS_OF_COLUMN // 2
+    in_time = math.floor(_SPREAD_SECONDS / fitting_seconds(math.ceil(cells)))
+    number = min(max(_SPREAD, least), in_time)
+    if number >= least:
+        yield {
+            "method": "marginals",
+            "cliques": {"all": 2, "spread_pairs": number},
+            "one_way_share": 0.5,
+            "compress": _SPREAD_COMPRESS,
+        }
 
 
 def _of_many_columns(noise: float, attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
@@ -315,6 +354,8 @@ def counts_words(aggregate: Counting, attributes: int) -> str:
     if aggregate.adaptive is not None:
         return "marginals, chosen in rounds"
     if isinstance(aggregate.cliques, AllCliques):
+        if aggregate.cliques.spread_pairs is not None:
+            return "pairs, spread over all columns"
         return f"marginals of {aggregate.cliques.all} columns"
     return (
         "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as listed"

@@ -11,11 +11,20 @@ from marginweave.base.errors import MustError, UnconfirmedError
 from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
 from marginweave.configuration.execution import Source
 from marginweave.configuration.rules.conditions import Allowed, Condition
-from marginweave.configuration.values import Confirm, FrozenModel, check_name
+from marginweave.configuration.values import (
+    Confirm,
+    FrozenModel,
+    OpenFraction,
+    Whole,
+    check_name,
+)
 
 DerivationKind = Literal["count", "any", "largest", "smallest", "within"]
 _KINDS: tuple[DerivationKind, ...] = ("count", "any", "largest", "smallest", "within")
 _DAYS = re.compile(r"([0-9]{1,5}) days?")
+
+MOST_ROWS_OF_UNIT = 10_000
+"""Largest `at_most`: the noise of counts of rows grows with it."""
 
 Conditions = Annotated[dict[str, Allowed], Field(min_length=1)]
 """Conditions on columns of a linked table, all of which a row meets."""
@@ -158,9 +167,13 @@ def _confirmed(confirm: bool | None) -> bool | None:
 class LinkedTable(FrozenModel):
     """A table with any number of rows for a unit of privacy, whose id is in its column `by`.
 
-    `columns` declares the columns that `derive` reads, as the columns of a release are declared. `missing` lists the texts
-    that mean "no value" in this table, instead of the configuration's list. `derive` has, by the names of columns of the
-    source, how each follows from the rows. `confirm: true` marks a table that `marginweave init` has found.
+    `columns` declares the columns that are read, as the columns of a release are declared. `missing` lists the texts that mean
+    "no value" in this table, instead of the configuration's list. `derive` has, by the names of columns of the source, how each
+    follows from the rows. `confirm: true` marks a table that `marginweave init` has found.
+
+    With `at_most` the table is counted: each of its columns alone, in pairs, and beside the columns of the source that `beside`
+    names, by default all whose values are public. Counts of rows take at most this many rows of a unit. `share` is the part of
+    the budget that this takes; shares of other draws are of what counted tables leave.
     """
 
     source: Source
@@ -168,18 +181,26 @@ class LinkedTable(FrozenModel):
     by: str | None = None
     missing: Texts | None = None
     columns: Annotated[NamedColumns, Field(default_factory=dict)]
+    at_most: Annotated[Whole, Field(ge=1, le=MOST_ROWS_OF_UNIT)] | None = None
+    beside: Texts | None = None
+    share: OpenFraction | None = None
     derive: Annotated[
-        dict[str, Annotated[Derivation, BeforeValidator(_derivation)]], Field(min_length=1)
+        dict[str, Annotated[Derivation, BeforeValidator(_derivation)]],
+        Field(default_factory=dict),
     ]
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        """Names of the columns that are read, but that of the ids."""
-        return tuple(dict.fromkeys(name for rule in self.derive.values() for name in rule.columns))
+        """Names of the columns that are read, but that of the ids: those that are counted, and those that `derive` names."""
+        counted = () if self.at_most is None else tuple(self.columns)
+        derived = (name for rule in self.derive.values() for name in rule.columns)
+        return tuple(dict.fromkeys((*counted, *derived)))
 
     @property
     def clamped_names(self) -> frozenset[str]:
         """Names of the columns in which a value beyond the bounds counts as the bound: all but those of `within` alone."""
+        if self.at_most is not None:
+            return frozenset(self.columns)
         clamped = ((*rule.conditions, rule.column) for rule in self.derive.values())
         return frozenset(name for names in clamped for name in names if name)
 

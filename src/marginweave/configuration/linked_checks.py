@@ -35,8 +35,10 @@ def check_tables(configuration: Sections) -> None:
     ):
         if is_used:
             raise ValueError(f"{key} must not stand beside tables; leave one of the two out")
+    _check_counted(configuration)
     derived: set[str] = set()
     for name, table in sorted(configuration.tables.items()):
+        _check_purpose(name, table)
         _check_columns(configuration, name, table)
         for column, derivation in table.derive.items():
             place = f"tables.{name}.derive.{column}"
@@ -44,6 +46,54 @@ def check_tables(configuration: Sections) -> None:
                 raise ValueError(f"{place} is derived twice; a column follows from one table")
             derived.add(column)
             _check_derivation(configuration, place, table, column, derivation)
+
+
+def _check_purpose(name: str, table: LinkedTable) -> None:
+    """Refuse a table that is neither counted nor read for derived columns, and keys without effect (ValueError)."""
+    if table.at_most is not None:
+        return
+    if not table.derive:
+        raise ValueError(
+            f"tables.{name} needs at_most, with which its rows are counted, or derive, or both"
+        )
+    for key, value in (("beside", table.beside), ("share", table.share)):
+        if value is not None:
+            raise ValueError(f"tables.{name}.{key} needs at_most, with which rows are counted")
+
+
+def _check_counted(configuration: Sections) -> None:
+    """Refuse tables that are counted beside what that does not hold for (ValueError)."""
+    privacy = configuration.privacy
+    subject = privacy.subject
+    assert subject is not None
+    assert configuration.tables is not None
+    shares = configuration.table_shares
+    if sum(shares) >= 1:
+        named = ", ".join(map("{:g}".format, shares))
+        raise ValueError(
+            f"tables must leave something of the budget for the source; the shares of counted tables are {named}: "
+            "together below 1"
+        )
+    for name in configuration.counted_tables:
+        table = configuration.tables[name]
+        place = f"tables.{name}.at_most"
+        if privacy.joins or privacy.stability.records > 1:
+            raise ValueError(
+                f"{place} needs one row of the source for each {subject.column}: privacy: {{unit: {{column: "
+                f"{subject.column}, max_records: 1}}}}"
+            )
+        if not privacy.delta:
+            raise ValueError(
+                f"{place} needs a privacy.delta above 0: rows are counted with Gaussian noise"
+            )
+        if not table.columns:
+            raise ValueError(f"{place} needs columns: those of the table that are counted")
+        possible = {attribute.name for attribute in configuration.beside_attributes}
+        for column in table.beside or ():
+            if column not in possible:
+                raise ValueError(
+                    f"tables.{name}.beside names {column!r}, which is no counted column of the source with public values"
+                )
 
 
 def _check_columns(configuration: Sections, name: str, table: LinkedTable) -> None:

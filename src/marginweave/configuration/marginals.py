@@ -14,6 +14,7 @@ from marginweave.base.errors import MustError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.columns import Texts
+from marginweave.configuration.spread_pairs import spread_pairs
 from marginweave.configuration.values import (
     MAX_CELLS,
     FrozenModel,
@@ -57,13 +58,21 @@ class AllCliques(FrozenModel):
     cells, so that no dependence of two attributes is lost, unless `all` is 2. In marginals of more than `coarsen` cells,
     columns are in coarser bins, until there are at most that many cells (`BinLevels.within`); combinations of columns that
     such a marginal does not have in its finest bins are measured in shorter marginals as well. Pairs are never in coarser bins.
-    With a `target` there may be one more marginal, which is the only one of more than `all` attributes.
+    With a `target` there may be one more marginal, which is the only one of more than `all` attributes. `spread_pairs`: of
+    all pairs so many, spread over all columns.
     """
 
     all: PositiveWhole
     max_cells: PositiveWhole | None = None
     coarsen: PositiveWhole | None = None
     target: TargetTable | None = None
+    spread_pairs: PositiveWhole | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.spread_pairs is not None and (self.all != 2 or self.coarsen or self.target):
+            raise ValueError("has spread_pairs, which needs all: 2, without coarsen and target")
+        return self
 
     def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
         """Yield the attributes or levels of each marginal, the longest first, that of the target last.
@@ -78,6 +87,10 @@ class AllCliques(FrozenModel):
 
     def _sets(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
         """Yield the marginals of at most `all` attributes."""
+        if self.spread_pairs is not None:
+            pairs = spread_pairs(levels.attributes, self.spread_pairs)
+            yield from (pair for pair in pairs if self._is_measured(pair, levels))
+            return
         # sets of attributes that a longer marginal has in their finest bins
         contained: set[tuple[int, ...]] = set()
         longest = min(self.all, levels.attributes)
@@ -109,6 +122,8 @@ class AllCliques(FrozenModel):
     def count_sets(self, columns: int) -> int:
         """Return the number of sets of attributes that `places` considers, for this number of columns."""
         longest = min(self.all, columns)
+        if self.spread_pairs is not None:
+            return min(self.spread_pairs, math.comb(columns, 2))
         shortest = longest if self.max_cells is None and self.coarsen is None else min(longest, 2)
         return sum(math.comb(columns, length) for length in range(shortest, longest + 1))
 

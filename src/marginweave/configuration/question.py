@@ -49,7 +49,8 @@ class Question(FrozenModel):
     `where` has conditions, all of which records meet, as the rules of a configuration have them. `by` asks for each value of a
     column, or each combination of values. `share` is the share of the records of a group that meet the conditions. `sum` adds
     up a number: for a column of weights it is the weighted count. `quantile` is COLUMN:Q. `of` says whether an answer is about
-    the table, or about the population of which its rows are a simple sample.
+    the table, or about the population of which its rows are a simple sample. With `table` the records are the rows of this
+    linked table; `each` says which of them count one: each row, or each unit, whose rows weigh one together.
     """
 
     where: Annotated[tuple[tuple[str, Allowed], ...], BeforeValidator(_pairs)] = ()
@@ -61,6 +62,8 @@ class Question(FrozenModel):
     median: str | None = None
     quantile: str | None = None
     of: Literal["table", "population"] = "table"
+    table: str | None = None
+    each: Literal["row", "unit"] = "row"
     level: OpenFraction = 0.95
 
     @model_validator(mode="after")
@@ -74,6 +77,8 @@ class Question(FrozenModel):
             raise MustError(
                 "have where with share: the share of which records? For shares of all values use table"
             )
+        if self.table is None and self.each == "unit":
+            raise MustError("have table with each: unit, the linked table whose rows are meant")
         if len(set(self.by)) < len(self.by):
             raise MustError("not name a column twice in by")
         if self.of == "population" and self.asked in ("count", "sum"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -17,6 +17,7 @@ from marginweave.configuration.attributes import (
     without_gaps,
 )
 from marginweave.configuration.columns import (
+    Column,
     Columns,
     ConstantColumn,
     IdentifierColumn,
@@ -55,6 +56,10 @@ UNDECLARED = " undeclared "
 """Begins the name of a column that flags cells which are not as declared, a name that no configuration has."""
 INDICATOR = ("as declared",)
 """The label of a record of which no value of a set is left out; other records have the code behind it, of a missing value."""
+TABLES_SHARE = 0.4
+"""Share of the budget that counted linked tables have together by default."""
+NESTED = " linked "
+"""Begins the name of a column with rows of a linked table, a name that no configuration has."""
 _SHARE = 8
 _LEAST_ROWS = 1 << 10
 _MOST_ROWS = 1 << 18
@@ -368,6 +373,16 @@ class Sections(Execution):
         vars(copy).update(values)  # where cached properties are stored
         return copy
 
+    def of_columns(self, columns: Mapping[str, Column], attributes: Sequence[Attribute]) -> Self:
+        """Return the configuration of other records, which have these columns and attributes and no rules."""
+        return self._with_cached(
+            columns=dict(columns),
+            attributes=tuple(attributes),
+            structure=None,
+            tables=None,
+            known=None,
+        )
+
     @cached_property
     def has_one_gap(self) -> bool:
         """Return whether an empty cell does not say if it is missing or not as declared: in k-tuples, and in records.
@@ -531,6 +546,33 @@ class Sections(Execution):
             for name, table in sorted((self.tables or {}).items())
             for column, derivation in table.derive.items()
         }
+
+    @cached_property
+    def counted_tables(self) -> tuple[str, ...]:
+        """Names of the linked tables whose rows are counted, sorted."""
+        tables = sorted((self.tables or {}).items())
+        return tuple(name for name, table in tables if table.at_most is not None)
+
+    @property
+    def table_shares(self) -> tuple[float, ...]:
+        """Share of the budget of each of `counted_tables`: as declared, or an equal part of `TABLES_SHARE`."""
+        tables = [(self.tables or {})[name] for name in self.counted_tables]
+        return tuple(table.share or TABLES_SHARE / len(tables) for table in tables)
+
+    @property
+    def nested_names(self) -> tuple[str, ...]:
+        """Names of the columns that hold, in each row of the source, the rows that its unit has in a counted table."""
+        return tuple(NESTED + name for name in self.counted_tables)
+
+    @property
+    def beside_attributes(self) -> tuple[Attribute, ...]:
+        """Attributes of the source that columns of linked tables can be counted beside: each cell is one public value."""
+        attributes = list[Attribute]()
+        for attribute in self.attributes:
+            column = self.columns[attribute.column]
+            if isinstance(column, MeasuredColumn) and column.public_cells and not column.is_set:
+                attributes.append(attribute)
+        return tuple(attributes)
 
     @property
     def stored_names(self) -> tuple[str, ...]:

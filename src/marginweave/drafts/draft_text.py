@@ -37,10 +37,13 @@ _RULES = """\
 # Rules that all rows keep, or all but a few. Is a rule so by definition, and not in this table alone? Yes: delete its line that
 # says confirm. No: delete its entry, from the dash on. A release says which rules it has, and its records keep them.
 """
+_COUNTED = (
+    "a choice: counts the rows by the columns below, for a share of the budget. Of units with rows:"
+)
 _TABLES = """\
 # Linked tables. Each entry of `derive` is a suggestion: it makes a column of the source from the rows with one id. Keep it:
 # delete its `confirm: true`. Decline it: delete the entry, the column of its name above, and columns here that no other entry
-# reads. A table without entries must be left out.
+# reads. A table without entries needs `at_most`, or is left out.
 """
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
@@ -149,6 +152,8 @@ def _table_lines(tables: Sequence[LinkedDraft]) -> list[str]:
         below.append("confirm: true  # does `by` name the id of the unit? Then delete this line\n")
         below.append(f"by: {yaml_line(table.link.by)}\n")
         if table.columns:
+            most = table.at_most
+            below.append(f"# at_most: {most.most}  # {_COUNTED} {most.words}\n")
             below.append("columns:\n")
             below += [column_line(name, column) for name, column in table.columns.items()]
         below.append("derive:\n")

@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from marginweave.configuration.execution import SourceFile
 from marginweave.drafts.column_draft import ColumnDraft
 from marginweave.drafts.drafted_columns import propose_column
 from marginweave.drafts.find_relations import find_relations
 from marginweave.drafts.found_keys import Link
+from marginweave.drafts.subjects import Subject, capped
 from marginweave.drafts.table_facts import TableFacts
 
 _DAYS = 30
@@ -60,6 +63,12 @@ class LinkedDraft:
     """Upper end of the number of rows of a unit."""
     guesses: Sequence[str] = ()
     doubts: Sequence[str] = ()
+
+    @property
+    def at_most(self) -> Subject:
+        """The choice of `at_most`, with its price."""
+        counts = self.link.rows_of_ids
+        return capped(self.link.by, np.sort(counts[counts > 0]))
 
     @property
     def above(self) -> int:

@@ -113,7 +113,7 @@ def subject_of(table: pa.Table) -> Subject | None:
         counted = pc.value_counts(ids).field("counts")
         counts = np.sort(to_numpy(counted))
         if are_subjects(len(counts), int(counts.sum())):
-            return _capped(name, counts)
+            return capped(name, counts)
     return None
 
 
@@ -123,7 +123,7 @@ def _are_dates(ids: pa.ChunkedArray) -> bool:
     return bool(first) and all(_DATE.fullmatch(text.strip()) for text in first)
 
 
-def _capped(name: str, counts: Integers) -> Subject:
+def capped(name: str, counts: Integers) -> Subject:
     """Return the subject whose numbers of rows are `counts`, in order; its cap is the least that counts 85 % of the rows.
 
     A larger one has more noise in all counts, to keep more rows of the few who have most. Half of that cap has half the noise.

@@ -99,6 +99,10 @@ def _limited(configuration: Configuration, counted: str | Sentence) -> str | Sen
     """Return `counted` with which marginals there are, where those of many cells are left out."""
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
     counted = _with_target(configuration, counted)
+    if isinstance(cliques, AllCliques) and cliques.spread_pairs is not None:
+        number = len(LargerMarginals.cliques(configuration))
+        pairs = math.comb(len(configuration.attributes), 2)
+        return plan_sentence("counting.spread", counted=counted, number=number, pairs=pairs)
     if not isinstance(cliques, AllCliques) or cliques.max_cells is cliques.coarsen is None:
         return counted
     if cliques.max_cells:

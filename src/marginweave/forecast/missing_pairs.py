@@ -12,7 +12,7 @@ from typing import Any
 
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.defaults import MOST_PAIRS_CHOSEN
-from marginweave.configuration.marginals import MarginalSettings
+from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.configuration.yaml_source import mapping_of
@@ -47,7 +47,8 @@ class MissingPairs:
     `missing`: how many of `pairs` at least. `is_decided`: whether draws have no part in which these are, so that there are no
     more. `named`: some that are not measured, or that draws may leave out. `change`: a section of the configuration that
     measures the named ones, and that `parse_configuration` and `check_size` accept; empty where there is none. With fewer than
-    `least_records` few pairs are measured, which noisy scores choose, and else all that are not missing.
+    `least_records` few pairs are measured, which noisy scores choose, and else all that are not missing. `is_spread`: the
+    measured ones are spread over all columns, for what these have in common.
     """
 
     pairs: int
@@ -56,6 +57,7 @@ class MissingPairs:
     named: tuple[tuple[str, str], ...]
     change: Mapping[str, Any]
     least_records: int | None = None
+    is_spread: bool = False
 
     @property
     def line(self) -> str:
@@ -102,6 +104,9 @@ def missing_pairs(configuration: Configuration) -> MissingPairs:
         named=named,
         change=_change(configuration, named),
         least_records=None if chosen else least_records,
+        is_spread=settings is not None
+        and isinstance(settings.cliques, AllCliques)
+        and settings.cliques.spread_pairs is not None,
     )
 
 
@@ -187,7 +192,7 @@ def pairs_forecast(configuration: Configuration) -> list[Sentence]:
     if not pairs.named:
         return sentences
     if pairs.change:
-        key = "pairs.line" if pairs.is_decided else "pairs.line-sure"
+        key = "pairs.line" if pairs.is_decided and not pairs.is_spread else "pairs.line-sure"
         if isinstance(configuration.aggregate, MarginalSettings) and isinstance(
             configuration.aggregate.cliques, tuple
         ):
@@ -208,6 +213,8 @@ def _missing_sentence(pairs: MissingPairs) -> Sentence:
         return plan_sentence("pairs.few", **facts, least=pairs.least_records, most=most)
     if not pairs.named:
         return plan_sentence("pairs.none", **facts)
+    if pairs.is_spread:
+        return plan_sentence("pairs.spread", **facts)
     if pairs.is_decided:
         return plan_sentence("pairs.all" if pairs.missing == pairs.pairs else "pairs.some", **facts)
     return plan_sentence("pairs.drawn" if pairs.missing else "pairs.unknown", **facts)

@@ -13,9 +13,16 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
+from marginweave.counts.marginals import cells
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.base import Forecast, Measurement
+from marginweave.measurements.linked_counts import (
+    MOST_CELLS,
+    LinkedHistograms,
+    RowHistograms,
+    UnitHistograms,
+)
 from marginweave.measurements.marginal_split import public_cells, shares_of_draws
 from marginweave.measurements.plan import Plan
 from marginweave.measurements.quantile_bounds import HIGH_PERCENTILE, HighBound
@@ -242,15 +249,53 @@ def _noisy_bounds(configuration: Configuration) -> Iterator[Sentence]:
         )
 
 
+def linked_forecast(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield how the rows of linked tables are counted, with which noise, and how far off a share of units will be."""
+    plan = plan_budget(configuration)
+    for units, rows in zip(plan.of(UnitHistograms), plan.of(RowHistograms), strict=True):
+        columns = units.columns(configuration)
+        table = {"table": columns.name, "most": columns.table.at_most or 1}
+        yield plan_sentence(
+            "linked.counted",
+            **table,
+            units=_span(configuration, units),
+            rows=_span(configuration, rows),
+        )
+        if configuration.rows is not None:
+            sigma = max(_pooled_sigma(configuration, units, column) for column in columns.own)
+            error = RoundedGaussian.mean_error * sigma / configuration.rows
+            yield plan_sentence("linked.good-for", **table, share=Share(error))
+        if columns.left_out:
+            pairs = listed([f"{a} with {b}" for a, b in columns.left_out])
+            yield plan_sentence("linked.left-out", **table, cells=MOST_CELLS, pairs=pairs)
+
+
+def _pooled_sigma(configuration: Configuration, draw: LinkedHistograms, column: int) -> float:
+    """Return the noise of a value of one column by all histograms that have it: their sums, weighted by precision."""
+    sizes = draw.columns(configuration).sizes
+    histograms = zip(draw.cliques(configuration), draw.forecast(configuration).sigmas, strict=True)
+    precision = 0.0
+    for clique, sigma in histograms:
+        if column in clique:
+            precision += sizes[column] / (cells(clique, sizes) * sigma**2)
+    return precision**-0.5
+
+
+def _span(configuration: Configuration, draw: LinkedHistograms) -> Sentence:
+    """Return the least and the most noise of the histograms of a draw."""
+    sigmas = draw.forecast(configuration).sigmas
+    return plan_sentence("span.sds", least=min(sigmas), most=max(sigmas))
+
+
 def preparation_forecast(configuration: Configuration) -> Iterator[Sentence]:
     """Yield what happens to the rows before they are counted, where it bears on privacy."""
     subject = configuration.privacy.subject
     if configuration.tables and subject is not None:
         tables = listed(sorted(configuration.tables))
         derived = listed(tuple(configuration.derived))
-        yield plan_sentence(
-            "preparation.linked", column=subject.column, tables=tables, columns=derived
-        )
+        key = "preparation.linked" if derived else "preparation.linked-alone"
+        yield plan_sentence(key, column=subject.column, tables=tables, columns=derived)
+        yield from linked_forecast(configuration)
     columns = configuration.private_bounds
     if columns:
         names = ", ".join(map(repr, columns))

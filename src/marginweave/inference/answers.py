@@ -39,12 +39,21 @@ def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: 
     Raises:
         InputError, StageError: as `release_folder` and `read_answers`.
     """
+    return read_answers(find_release(home, named), say)
+
+
+def find_release(home: Path, named: str) -> Path:
+    """Return the folder of a release: `named` itself, or that of the run of this name.
+
+    Raises:
+        InputError, StageError: as `release_folder`.
+    """
     refuse_long("the release", named)
     if (Path(named) / "privacy.json").is_file():
-        return read_answers(Path(named), say)
+        return Path(named)
     from marginweave.runs.lookup import release_folder  # the ledger, which a folder does without
 
-    return read_answers(release_folder(home, named), say)
+    return release_folder(home, named)
 
 
 def read_answers(

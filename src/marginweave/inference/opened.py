@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from marginweave.inference.answers import Answers
+    from marginweave.inference.linked_answers import LinkedAnswers
     from marginweave.publish.reader import PublishedRelease
     from marginweave.released.evaluation import Evaluation
     from marginweave.released.statement import Guarantee, PrivacyStatement
@@ -97,6 +98,11 @@ class Release:
         return self._frame("measurements.parquet")
 
     @property
+    def linked(self) -> pd.DataFrame:
+        """Noisy cells of the histograms of linked tables, as they were drawn, each with its interval."""
+        return self._frame("linked.parquet")
+
+    @property
     def synthetic(self) -> pd.DataFrame:
         """Published synthetic records."""
         return self._frame("synthetic.parquet")
@@ -152,6 +158,7 @@ class Release:
 
         The question has the keys of `marginweave query --file`: `where` (conditions by column), `by` (one column or several),
         the number to answer (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
+        With `table` it is about the rows of this linked table, and `each` is row or unit: which of them counts one.
 
         In the frame `how` is the source of an answer, and `level` the probability that its interval covers the truth, NaN where
         that is not known. A column of the table that is called as one of these, such as level, is `level (column)`.
@@ -169,7 +176,9 @@ class Release:
         from marginweave.runs.progress import shown_late
 
         with shown_late("answers"):
-            answers = list(self._answers.ask(read_question(question)))
+            read = read_question(question)
+            source = self._answers if read.table is None else self._linked(read.table)
+            answers = list(source.ask(read))
         if all(answer.how is None for answer in answers):
             raise InputError(answers[0].flag)
         rows: list[dict[str, Any]] = []
@@ -253,6 +262,11 @@ class Release:
         from marginweave.inference.answers import read_answers  # numba
 
         return read_answers(self.place)
+
+    def _linked(self, table: str) -> LinkedAnswers:
+        from marginweave.inference.linked_answers import open_linked
+
+        return open_linked(self.place, table)
 
     def _read(self, name: str, parse: Callable[[bytes], _Value]) -> _Value:
         try:

@@ -20,8 +20,14 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.sections import UNDECLARED
-from marginweave.linked.derivations import LinkedRows, derived_column, linked_values
+from marginweave.configuration.sections import NESTED, UNDECLARED
+from marginweave.linked.derivations import (
+    DerivedColumn,
+    LinkedRows,
+    derived_column,
+    linked_values,
+)
+from marginweave.linked.nested import NestedRows
 from marginweave.linked.places import TablePlaces
 from marginweave.prepare.rows import id_digests
 from marginweave.sources.long_cells import LongCells
@@ -186,11 +192,11 @@ class ReleaseSource:
             linked.check_rows()
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the `columns` in this order, piece by piece, as `TableSource.tables`, derived ones behind those of the table.
+        """Yield the `columns` in this order, piece by piece, as `TableSource.tables`.
 
-        Among them may be `undeclared_flags`.
-
-        With derived columns the ids of the source are read first, then the linked tables, and then the source.
+        They are of the table, derived (`Configuration.derived`), flags of these (`undeclared_flags`), or hold rows
+        (`nested_names`). With others than the table's the ids of the source are read first, then the linked tables, and then
+        the source.
 
         DP: 1-stable for units that come, go or change with all their rows in all tables: a derived cell is a function of its
         row's id and of the rows of linked tables with this id. So a unit moves the rows that have its id, and no other.
@@ -199,8 +205,9 @@ class ReleaseSource:
             InputError: as `TableSource.tables`.
         """
         flags = {UNDECLARED + name: name for name in self.configuration.undeclared_by_rows}
-        derived = (flags.get(name, name) for name in columns)
-        wanted = [*dict.fromkeys(name for name in derived if name in self.configuration.derived)]
+        others = {*self.configuration.derived, *self.configuration.nested_names}
+        followed = (flags.get(name, name) for name in columns)
+        wanted = [*dict.fromkeys(name for name in followed if name in others)]
         subject = self.configuration.privacy.subject
         if not wanted or subject is None:
             yield from self.root.tables(columns)
@@ -241,7 +248,8 @@ class ReleaseSource:
         """Return the values of derived columns by unit, and last those of a unit without rows; reads the linked tables."""
         values: dict[str, pa.Array] = {}
         for linked in self.linked:
-            names = [name for name in linked.table.derive if name in wanted]
+            possible = (*linked.table.derive, NESTED + linked.name)
+            names = [name for name in possible if name in wanted]
             if names:
                 values |= self._values_of(linked, names, units, key)
         return values
@@ -249,11 +257,9 @@ class ReleaseSource:
     def _values_of(
         self, linked: LinkedSource, names: Sequence[str], units: UnitNumbers, key: bytes
     ) -> dict[str, pa.Array]:
-        """Return the values of the columns that one linked table derives."""
+        """Return the values of the columns that follow from the rows of one linked table."""
         configuration = self.configuration
-        columns = {
-            name: derived_column(configuration, linked.table, name, len(units)) for name in names
-        }
+        columns = {name: self._column(linked, name, len(units)) for name in names}
         kinds = {
             name: linked_values(configuration, linked.table, name)
             for name in linked.table.read_names
@@ -276,6 +282,12 @@ class ReleaseSource:
         values = {name: column.values() for name, column in columns.items()}
         flags = {UNDECLARED + name: pa.array(each.undeclared()) for name, each in columns.items()}
         return values | flags
+
+    def _column(self, linked: LinkedSource, name: str, units: int) -> DerivedColumn:
+        """Return a column in the making: derived, or with the rows themselves."""
+        if name in linked.table.derive:
+            return derived_column(self.configuration, linked.table, name, units)
+        return NestedRows(units, linked.table)
 
     def types(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the types that columns have in the schema of the source; derived columns have none."""

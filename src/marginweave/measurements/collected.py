@@ -12,6 +12,7 @@ from marginweave.measurements.base import Drawn
 from marginweave.measurements.contribution_bound import ContributionBound
 from marginweave.measurements.few_records import one_way_of_both
 from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.linked_counts import linked_observations
 from marginweave.measurements.marginal_rows import by_level
 from marginweave.measurements.one_way import drawn_one_way
 from marginweave.measurements.record_count import RecordCount
@@ -83,6 +84,7 @@ def collected_marginals(drawn: Drawn, read_kept: Read) -> Marginals:
         coarse=coarse,
         misfit=misfit,
         is_combined=is_combined,
+        linked=linked_observations(drawn),
     )
     marginals = with_earlier(marginals, drawn.configuration, drawn.resolved, read_kept)
     one_way, larger_measured = marginals.measured

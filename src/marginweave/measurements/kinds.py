@@ -8,6 +8,7 @@ from typing import Any
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.contribution_bound import ContributionBound
 from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.linked_counts import RowHistograms, UnitHistograms
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.pair_scores import PairScores
 from marginweave.measurements.private_values import PrivateValues
@@ -30,6 +31,8 @@ KINDS: tuple[type[Measurement[Any]], ...] = (
     LargerMarginals,
     RoundChoice,
     RoundMarginals,
+    UnitHistograms,
+    RowHistograms,
 )
 
 

@@ -17,6 +17,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.measurements import prices as planned
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.larger_marginals import LargerMarginals
+from marginweave.measurements.linked_counts import RowHistograms, UnitHistograms
 from marginweave.measurements.one_way import OneWayMarginals
 from marginweave.measurements.pair_scores import PairScores
 from marginweave.measurements.plan import pure_noise
@@ -39,6 +40,9 @@ _TOGETHER = {
     RoundChoice: PairScores,
     RoundMarginals: LargerMarginals,
 }
+_LINKED = (UnitHistograms, RowHistograms)
+UNITS_PART = 0.75
+"""Part of the share of a linked table that is for units, and not for rows."""
 _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
 
 
@@ -129,7 +133,21 @@ def marginal_shares(configuration: Configuration) -> dict[Kind, float]:
     before = planned.bounds_shares(configuration) | planned.uncounted_shares(configuration)
     share_left = 1 - sum(shares.values()) - sum(before.values())
     planned.check_share_left(share_left, {**shares, **before}, "marginals")
-    return {**before, **shares, last: share_left}
+    of_source: dict[Kind, float] = {**before, **shares, last: share_left}
+    linked = linked_shares(configuration)
+    left = 1 - sum(linked.values())
+    return {kind: share * left for kind, share in of_source.items()} | linked
+
+
+def linked_shares(configuration: Configuration) -> dict[Kind, float]:
+    """Return the share of both kinds of draws of linked tables: three quarters of the share of a table are for units.
+
+    Empty where none is counted. DP: from public facts.
+    """
+    share = sum(configuration.table_shares)
+    if not share:
+        return {}
+    return {UnitHistograms: UNITS_PART * share, RowHistograms: (1 - UNITS_PART) * share}
 
 
 def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[Any]]) -> list[float]:
@@ -142,7 +160,19 @@ def shares_of_draws(configuration: Configuration, draws: Sequence[Measurement[An
         shares = epsilon_shares(shares)
     kinds = [_TOGETHER.get(type(draw), type(draw)) for draw in draws]
     number = Counter(kinds)
-    return [shares[kind] / number[kind] for kind in kinds]
+    found = []
+    for kind, draw in zip(kinds, draws, strict=True):
+        if kind in _LINKED:
+            found.append(_of_tables(configuration, shares[kind])[draw.place[0] - 1])
+        else:
+            found.append(shares[kind] / number[kind])
+    return found
+
+
+def _of_tables(configuration: Configuration, amount: float) -> list[float]:
+    """Return the part of each counted linked table of an amount that is for all, by their shares."""
+    shares = configuration.table_shares
+    return [amount * share / sum(shares) for share in shares]
 
 
 def epsilon_shares(shares: Mapping[Kind, float]) -> dict[Kind, float]:
@@ -205,6 +235,11 @@ def _draws(
             draws.append(
                 kind.priced(RoundedGaussian, multiplier, delta=delta, threshold_delta=delta)
             )
+        elif kind in _LINKED:
+            parts_of_tables = _of_tables(configuration, part)
+            for number, part_of_table in enumerate(parts_of_tables, 1):
+                multiplier = gaussian_multiplier(part_of_table)
+                draws.append(kind.priced(RoundedGaussian, multiplier, number))
         else:
             draws.append(kind.priced(RoundedGaussian, gaussian_multiplier(part)))
     return draws

@@ -17,6 +17,7 @@ from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.domain.masks import Clique
 from marginweave.observations.combinations import Aggregates, LevelNoise
+from marginweave.observations.linked import linked_fields, linked_of_fields
 from marginweave.observations.tables import ChosenMisfit, Marginals, Observation
 from marginweave.observations.uncounted import unpack_uncounted
 
@@ -128,6 +129,9 @@ def pack_marginals(marginals: Marginals) -> bytes:
     arrays, fields = _arrays_and_fields(groups)
     meta = {**fields, **asdict(marginals.domain), "misfit": marginals.misfit}
     meta["is_combined"] = marginals.is_combined
+    if marginals.linked:
+        histograms, meta["linked"] = linked_fields(marginals.linked)
+        arrays |= histograms
     return pack_arrays(arrays, meta)
 
 
@@ -138,7 +142,13 @@ def unpack_marginals(payload: bytes) -> Marginals:
     for name in _MARGINAL_PARTS:
         parts[name] = _observations(arrays, meta, name.replace("_", "-"))
     misfit = meta["misfit"] and ChosenMisfit(*meta["misfit"])
-    return Marginals(domain=_domain(meta), misfit=misfit, is_combined=meta["is_combined"], **parts)
+    return Marginals(
+        domain=_domain(meta),
+        misfit=misfit,
+        is_combined=meta["is_combined"],
+        linked=linked_of_fields(arrays, meta.get("linked", ())),
+        **parts,
+    )
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:

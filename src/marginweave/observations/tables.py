@@ -14,6 +14,7 @@ from marginweave.base.budget import NoiseName
 from marginweave.base.errors import InputError
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique, check_attributes
+from marginweave.observations.linked import LinkedObservation
 
 Counts = Integers | Floats
 Levels = tuple[Integers | None, ...]
@@ -159,6 +160,7 @@ class Marginals:
     order; empty without any. `coarse` are drawn marginals with columns at a coarser level, which are not in `larger` or others.
     `misfit` is how far the sets that rounds chose were from the model that chose them, beyond noise; None without rounds.
     With `is_combined` the draw of larger marginals measured single attributes again and chose pairs: there were few records.
+    `linked` are the histograms of linked tables, as they were drawn.
     """
 
     domain: Domain
@@ -169,6 +171,7 @@ class Marginals:
     coarse: tuple[Observation, ...] = ()
     misfit: ChosenMisfit | None = None
     is_combined: bool = False
+    linked: tuple[LinkedObservation, ...] = ()
 
     @property
     def drawn(self) -> tuple[Observation, ...]:

@@ -6,7 +6,7 @@ Clean records are passed on in blocks, one of which needs to be in memory at a t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from marginweave.columns import values_of
 from marginweave.columns.computed import difference_values
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
+from marginweave.configuration.sections import NESTED
 
 
 def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
@@ -57,12 +58,14 @@ class CleanBlock:
 
     The number determines the record's random words, so that a choice does not depend on blocks or partitions.
     `rows_of_unit` has, for each record, how many rows its subject has in the source, shape (records,). It is None where nothing
-    is left out of a unit: a unit is a row, or all its rows are joined.
+    is left out of a unit: a unit is a row, or all its rows are joined. `nested` has the columns with rows of linked tables that
+    the records hold (`Configuration.nested_names`).
     """
 
     table: pa.Table
     numbers: Integers
     rows_of_unit: Integers | None = None
+    nested: pa.Table = field(default_factory=lambda: pa.table({}))
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,13 @@ class CleanBlocks:
         for packed in map(unpack_table, self.payloads):
             names = [name for name in _ADDED if name in packed.column_names]
             added = {name: packed.column(name).to_numpy() for name in names}
-            table = packed.drop_columns(names)
-            yield CleanBlock(table, added[_NUMBER], added.get(_ROWS_OF_UNIT))
+            nested = [name for name in packed.column_names if name.startswith(NESTED)]
+            yield CleanBlock(
+                packed.drop_columns([*names, *nested]),
+                added[_NUMBER],
+                added.get(_ROWS_OF_UNIT),
+                packed.select(nested),
+            )
 
 
 def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
@@ -85,6 +93,8 @@ def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
         table = block.table.append_column(_NUMBER, pa.array(block.numbers))
         if block.rows_of_unit is not None:
             table = table.append_column(_ROWS_OF_UNIT, pa.array(block.rows_of_unit))
+        for name in block.nested.column_names:
+            table = table.append_column(name, block.nested.column(name))
         yield pack_table(table)
 
 

@@ -24,6 +24,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.sections import INDICATOR
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.clean import labels_of
+from marginweave.prepare.nested import NestedCodes
 
 Codes = NDArray[np.unsignedinteger]
 AnyCode = TypeVar("AnyCode", bound=np.integer)
@@ -36,11 +37,12 @@ class EncodedTable:
     `codes[j]` has shape (records,) and values 0 … sizes[j], where sizes[j] means missing. A set has shape (records,
     width): its values in the order of the labels, then the missing code. `labels[j]` names the values; for a private domain
     they are raw texts, so the whole object is sensitive. In a table that is counted, the indicators of sets follow the
-    attributes (`with_indicators`).
+    attributes (`with_indicators`). `nested` has the rows of each counted table that the records hold, in a secret order.
     """
 
     codes: tuple[Codes, ...]
     labels: tuple[tuple[str, ...], ...]
+    nested: tuple[NestedCodes, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -98,8 +100,14 @@ class EncodedBlocks:
 
     def table(self, block: int) -> EncodedTable:
         """Return the records of one block."""
-        codes = unpack_codes(self.payloads[block])
-        return EncodedTable(codes=codes, labels=self.labels)
+        arrays = iter(unpack_codes(self.payloads[block]))
+        codes = tuple(next(arrays) for _ in self.labels)
+        nested = []
+        for columns in self._shared.get("nested", ()):
+            lengths = next(arrays)
+            rows = tuple(next(arrays) for _ in range(columns))
+            nested.append(NestedCodes(lengths=lengths, codes=rows))
+        return EncodedTable(codes=codes, labels=self.labels, nested=tuple(nested))
 
     def __iter__(self) -> Iterator[EncodedTable]:
         return map(self.table, range(len(self)))
@@ -116,11 +124,15 @@ def pack_blocks(tables: Iterable[EncodedTable]) -> Iterator[bytes]:
     """Yield the payloads of `EncodedBlocks`; `tables` has at least one table, all over the same labels. Private."""
     records = []
     labels: tuple[tuple[str, ...], ...] = ()
+    nested: list[int] = []
     for table in tables:
         records.append(table.records)
         labels = table.labels
-        yield pack_codes(table.codes)
-    yield json.dumps({"labels": labels, "records": records}).encode()
+        nested = [len(rows.codes) for rows in table.nested]
+        arrays = (array for rows in table.nested for array in (rows.lengths, *rows.codes))
+        yield pack_codes((*table.codes, *arrays))
+    shared = {"labels": labels, "records": records}
+    yield json.dumps(shared | ({"nested": nested} if nested else {})).encode()
 
 
 def code_type(size: int) -> type[np.unsignedinteger]:

@@ -24,6 +24,7 @@ from marginweave.mechanisms.randomness import CellWords, KeyedBits, RecordWords
 from marginweave.prepare import codes as coding
 from marginweave.prepare.clean import CleanBlock, CleanBlocks
 from marginweave.prepare.codes import Codes, EncodedTable, code_type
+from marginweave.prepare.nested import NestedCodes, nested_codes
 from marginweave.prepare.repair import Repair
 
 _WORD = 1 << 64
@@ -51,7 +52,8 @@ def encode_blocks(
         words = streams("encode", block.numbers)
         codes = coding.encode_table(table, configuration, words)
         codes = coding.with_undeclared_cells(codes, table, configuration)
-        return coding.with_indicators(codes, table, configuration), block.numbers
+        counted = coding.with_indicators(codes, table, configuration)
+        return replace(counted, nested=_nested(block, streams)), block.numbers
 
     labels = coding.encoded_labels((block.table for block in clean), configuration)
 
@@ -59,6 +61,14 @@ def encode_blocks(
         return [block.numbers for block in clean]
 
     return complete_blocks(map(encoded, clean), numbers, configuration, streams)
+
+
+def _nested(block: CleanBlock, streams: Streams) -> tuple[NestedCodes, ...]:
+    """Return the rows of linked tables that the records hold, those of each record in an order of chance."""
+    return tuple(
+        nested_codes(block.nested.column(name)).shuffled(streams(f"rows of{name}", block.numbers))
+        for name in block.nested.column_names
+    )
 
 
 def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:

@@ -72,9 +72,14 @@ def prepare_blocks(
             pairs = np.frombuffer(numbers_and_rows, np.int64).reshape(-1, 2)
             order = np.argsort(pairs[:, 0])
             rows, rows_of_unit = pairs[order].T
-            places = pa.array(rows - starts[block])
-            clean = clean_table(table.take(places), configuration)
-            yield CleanBlock(clean, rows, rows_of_unit=rows_of_unit)
+            taken = table.take(pa.array(rows - starts[block]))
+            nested = [name for name in configuration.nested_names if name in taken.column_names]
+            yield CleanBlock(
+                clean_table(taken, configuration),
+                rows,
+                rows_of_unit=rows_of_unit,
+                nested=taken.select(nested),
+            )
 
 
 def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[Integers, pa.Table]]:

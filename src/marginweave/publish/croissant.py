@@ -44,6 +44,8 @@ _FILES = {
     "aggregates.csv": ("text/csv", "file.counts"),
     "aggregates.parquet": ("application/x-parquet", "file.counts-again"),
     "measurements.parquet": ("application/x-parquet", "file.measurements"),
+    "linked.csv": ("text/csv", "file.linked"),
+    "linked.parquet": ("application/x-parquet", "file.linked"),
     "model.parquet": ("application/x-parquet", "file.model"),
     "privacy.json": ("application/json", "file.privacy"),
     "evaluation.json": ("application/json", "file.evaluation"),

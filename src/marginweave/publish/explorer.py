@@ -115,8 +115,10 @@ def _with_undeclared_share(
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     rng = np.random.default_rng(configuration.synthesize.seed)  # post-processing
     for row in published.statement.undeclared or ():
+        if not row.found or not configuration.linked_table_of(row.attribute):
+            continue  # a column of sets is no attribute
         j = places[row.attribute]
-        if row.found and configuration.linked_table_of(row.attribute) and configuration.optional[j]:
+        if configuration.optional[j]:
             empty = np.flatnonzero(changed[j] == sizes[j])
             share = row.count / max(published.aggregates.record_count, 1)
             number = min(round(share * len(changed[j])), len(empty))

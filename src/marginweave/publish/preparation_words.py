@@ -208,6 +208,7 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
     if tables:
         yield report_sentence("preparation.subject-linked", column=subject.column, tables=tables)
         yield report_sentence("preparation.unlinked", tables=tables)
+        yield from _counted_tables(configuration)
     else:
         yield report_sentence("preparation.subject", column=subject.column)
     if subject.max_records is None:
@@ -217,6 +218,13 @@ def _unit(configuration: Configuration) -> Iterator[Sentence]:
     yield report_sentence(
         "preparation.own" if subject.missing_subject == "own" else "preparation.left-out"
     )
+
+
+def _counted_tables(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield how the rows of each counted linked table became numbers."""
+    for name in configuration.counted_tables:
+        table = (configuration.tables or {})[name]
+        yield report_sentence("preparation.linked-counted", table=name, most=table.at_most or 1)
 
 
 def moment_sentences(

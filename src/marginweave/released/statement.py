@@ -69,7 +69,7 @@ class PlannedMechanism(Described):
 
 
 class DrawNoise(Described):
-    """The noise of a draw, as far as it has one standard deviation; that of each marginal is in `marginals`."""
+    """The noise of a draw, as far as it has one standard deviation; those of tables are in `marginals` and `linked`."""
 
     sensitivity: int | None = optional(
         "How far one unit moves what is chosen by or measured, in records."
@@ -122,6 +122,27 @@ class MarginalStatement(Described):
     )
 
 
+class LinkedStatement(Described):
+    """One measured histogram of the rows of a linked table."""
+
+    draw: str = Field(description="The draw that measured it.")
+    table: str = Field(description="Name of the linked table.")
+    count_of: Literal["units", "rows"] = Field(
+        description="units: the rows of each unit weigh 1 together; rows: each row that was kept counts 1."
+    )
+    columns: tuple[str, ...] = Field(
+        description="Names of its columns, those of the linked table behind its name and a point."
+    )
+    cells: int = Field(description="Number of its cells, missing values included.")
+    deviation: float = Field(
+        description="Standard deviation of the noise of a cell, in units or rows."
+    )
+    steps: int = Field(description="The grid of weights: they are whole numbers of 1/steps.")
+    most: int = Field(
+        description="What one unit adds to all cells together, at most, in units or rows."
+    )
+
+
 class CountsStatement(Described):
     """What was computed from draws."""
 
@@ -147,6 +168,9 @@ class MarginalsStatement(Described):
     )
     not_measured: tuple[tuple[str, ...], ...] | None = optional(
         "Marginals left out because they had too many cells."
+    )
+    linked: tuple[LinkedStatement, ...] | None = optional(
+        "Every histogram of the rows of linked tables, as rows of linked.parquet."
     )
 
 

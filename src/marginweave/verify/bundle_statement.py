@@ -37,8 +37,11 @@ _UNKNOWN = {
         "bounds",
         "bins",
         "measured_together",
+        "uncounted",
         "marginals.attributes",
         "marginals.cells",
+        "linked.columns",
+        "linked.cells",
     ),
     "follows from released values": (
         *("not_measured", "confidence", "verdict"),
@@ -174,6 +177,7 @@ def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
     if "marginals" in statement:
         for draw in draws:
             _check_marginals(statement, draw, draws)
+            _check_linked(statement, draw)
 
 
 def check_account(account: Content, rows: list[Content], published: Content) -> None:
@@ -397,6 +401,34 @@ def _check_marginals(statement: Content, draw: Content, draws: list[Content]) ->
     require(
         paid,
         f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for",
+    )
+
+
+def _check_linked(statement: Content, draw: Content) -> None:
+    """Refuse histograms of a linked table that differ from the terms of their draw, or whose sigmas do not cost what it did."""
+    histograms = [seen for seen in statement.get("linked") or () if seen["draw"] == draw["name"]]
+    terms = draw["terms"]
+    number = terms["marginals"] if "linked" in terms and draw["state"] == "drawn" else 0
+    require(
+        len(histograms) == number,
+        f"the histograms of {draw['name']} in privacy.json are not as many as its row has",
+    )
+    if not histograms:
+        return
+    steps = terms["steps"]
+    expected = {
+        "table": terms["linked"],
+        "count_of": terms["of"],
+        "steps": steps,
+        "most": terms["unit_mass"] // steps,
+    }
+    for seen in histograms:
+        compare(f"linked.{draw['name']}", seen, expected)
+    in_steps = {**draw, "terms": {**terms, "records": terms["records"] * terms["unit_mass"]}}
+    least, most = share_of_marginals(in_steps, [seen["deviation"] * steps for seen in histograms])
+    require(
+        least <= 1 + SLACK and most >= 1 - SLACK,
+        f"the deviations of the histograms of {draw['name']} in privacy.json are not what its row pays for",
     )
 
 

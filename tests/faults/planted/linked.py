@@ -8,6 +8,9 @@ _SOURCE = "src/marginweave/linked/source.py"
 _COLUMNS = "src/marginweave/linked/derivations.py"
 _CELLS = "tests/unit/linked/test_derivations.py"
 _LAWS = "tests/laws/test_linked_tables.py"
+_COUNTS = "src/marginweave/measurements/linked_counts.py"
+_COUNTED = "tests/laws/test_linked_counts.py"
+_CHECKS = "src/marginweave/configuration/linked_checks.py"
 
 _DRAFTS = "tests/laws/test_linked_drafts.py"
 _ACCOUNTS = "tests/laws/test_one_account_of_each_table.py"
@@ -151,6 +154,88 @@ FAULTS = (
         instead="        if False:\n",
         killed_by=(
             "tests/unit/linked/test_requests.py::test_a_linked_table_is_never_charged_to_the_ledger_of_examples",
+        ),
+    ),
+    Fault(
+        name="the rows of a unit weigh more than one together",
+        file=_COUNTS,
+        text="whole[owners] + (rows.ranks < rest[owners])",
+        instead="whole[owners] + (rest[owners] > 0)",
+        killed_by=(
+            f"{_COUNTED}::test_the_rows_of_a_unit_weigh_one_together",
+            f"{_COUNTED}::test_no_unit_moves_a_histogram_further_than_its_sensitivity",
+        ),
+    ),
+    Fault(
+        name="one row of a unit more than its bound is counted",
+        file=_COUNTS,
+        text="(rows.ranks < mass).astype(np.int64)",
+        instead="(rows.ranks <= mass).astype(np.int64)",
+        killed_by=(
+            f"{_COUNTED}::test_at_most_so_many_rows_of_a_unit_are_counted",
+            f"{_COUNTED}::test_no_unit_moves_a_histogram_further_than_its_sensitivity",
+        ),
+    ),
+    Fault(
+        name="noise on rows of linked tables is made as if a unit were in as many cells as it has rows",
+        file=_COUNTS,
+        text="l1=mass, l2_squared=mass**2, steps=steps",
+        instead="l1=mass, l2_squared=mass, steps=steps",
+        killed_by=(f"{_COUNTED}::test_no_unit_moves_a_histogram_further_than_its_sensitivity",),
+    ),
+    Fault(
+        name="each histogram of a linked table has the noise of the whole draw",
+        file=_COUNTS,
+        text="tuple(self.parameter / math.sqrt(power / total) for power in powers)",
+        instead="tuple(self.parameter for power in powers)",
+        killed_by=(f"{_COUNTED}::test_what_is_charged_covers_the_sensitivity",),
+    ),
+    Fault(
+        name="rows of a linked table that belong to nobody are the last unit's",
+        file=_SOURCE,
+        text="            is_linked = numbers < len(units)\n",
+        instead="            numbers = np.minimum(numbers, max(len(units) - 1, 0))\n"
+        "            is_linked = numbers >= 0\n",
+        killed_by=(
+            f"{_COUNTED}::test_the_rest_of_a_table_does_not_matter",
+            f"{_LAWS}::test_a_unit_changes_no_row_of_another",
+        ),
+    ),
+    Fault(
+        name="which rows of a unit are counted depends on the rows of other units",
+        file="src/marginweave/prepare/nested.py",
+        text="words.words_of(owners, self.ranks)",
+        instead="words.words_of(owners, np.arange(len(owners)))",
+        killed_by=(f"{_COUNTED}::test_the_order_of_a_unit_depends_on_the_unit_alone",),
+    ),
+    Fault(
+        name="rows of a linked table are counted in the order of their file",
+        file="src/marginweave/linked/nested.py",
+        text="np.lexsort((*reversed(columns), owners))",
+        instead="np.argsort(owners, kind='stable')",
+        killed_by=(f"{_COUNTED}::test_the_rest_of_a_table_does_not_matter",),
+    ),
+    Fault(
+        name="values of a linked table are discovered, with the threshold of one value where a unit may hold many",
+        file=_CHECKS,
+        text="        if not isinstance(column, MeasuredColumn) or not column.public_cells:\n",
+        instead="        if not isinstance(column, MeasuredColumn):\n",
+        killed_by=("tests/unit/configuration/test_linked.py::test_what_does_not_fit_is_refused",),
+    ),
+    Fault(
+        name="a unit with two rows of the source has its rows of a linked table twice",
+        file=_CHECKS,
+        text="        if privacy.joins or privacy.stability.records > 1:\n",
+        instead="        if privacy.joins:\n",
+        killed_by=("tests/unit/configuration/test_linked.py::test_what_does_not_fit_is_refused",),
+    ),
+    Fault(
+        name="the number of units with such a row is answered by shares of units",
+        file="src/marginweave/inference/linked_answers.py",
+        text='question.asked in ("count", "sum") and own',
+        instead='question.asked == "sum" and own',
+        killed_by=(
+            "tests/unit/inference/test_linked_answers.py::test_what_nothing_measured_is_refused",
         ),
     ),
 )

@@ -158,6 +158,12 @@ FEWER_CHOICES = {  # 32 < sqrt(21) / 0.14 < 40
     "aggregate__cliques": {"adaptive": 2, "batch": 2, "coarsen": True},
     "aggregate__selection_share": 0.1,
 }
+SPREAD = {
+    **MARGINALS,
+    "aggregate__cliques": {"all": 2, "spread_pairs": 4000},
+    "aggregate__one_way_share": 0.5,
+    "aggregate__compress": 1.0,
+}
 SINGLES = {**MARGINALS, "aggregate__cliques": {"all": 1}}
 
 
@@ -328,7 +334,22 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         TUPLES,  # six pairs of 401 x 401 cells take 579 s of 600, with those of 401 x 101 676 s
     ),
     ("pairs too large to be fitted", columns(30, 200), TUPLES),
-    ("too many pairs to look at in each round, and too many k-tuples", columns(560, 2), SINGLES),
+    (
+        "too many pairs to look at in each round, and too many k-tuples",
+        {**columns(560, 2), "rows": 10**6},
+        SINGLES,
+    ),
+    ("too many pairs for noise that is larger than they are", columns(560, 2), SPREAD),
+    (
+        "more than 4,000 pairs, of which each column is in eight",
+        columns(1_200, 2),
+        {**SPREAD, "aggregate__cliques": {"all": 2, "spread_pairs": 4800}},
+    ),
+    (
+        "pairs of many cells: as many as there is time for",
+        columns(120, 16),
+        {**SPREAD, "aggregate__cliques": {"all": 2, "spread_pairs": 1528}},
+    ),
     (
         "too many pairs for a selection: as many rounds as there is time for",
         {**columns(300, 2), "rows": 10**6},
@@ -336,7 +357,7 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "too many pairs for all rounds that the noise asks for",
-        {**columns(400, 2), "rows": 2_000},
+        {**columns(400, 2), "rows": 2_000, "synthesize__method": "gum"},
         {
             **MARGINALS,
             "aggregate__cliques": few_pairs(7, coarsen=False),

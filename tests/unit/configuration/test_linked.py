@@ -116,7 +116,50 @@ REFUSED = [
         "tables.stays.columns.kind declares '' as a value and as missing",
     ),
     ({f"{STAYS}by": ""}, "tables.stays.by must not be empty"),
-    ({f"{STAYS}derive": {}}, "tables.stays.derive must not be empty"),
+    ({f"{STAYS}derive": {}}, "tables.stays needs at_most, with which its rows are counted, or"),
+    ({f"{STAYS}beside": ["sex"]}, "tables.stays.beside needs at_most"),
+    ({f"{STAYS}share": 0.2}, "tables.stays.share needs at_most"),
+    (
+        {
+            f"{STAYS}at_most": 2,
+            f"{STAYS}share": 0.9,
+            "tables__more": {
+                "source": "m.csv",
+                "at_most": 2,
+                "columns": {"a": {"type": "boolean"}},
+            },
+        },
+        "tables must leave something of the budget for the source; the shares of counted tables are 0.2, 0.9",
+    ),
+    ({f"{STAYS}at_most": 0}, "tables.stays.at_most (0) must be"),
+    (
+        {f"{STAYS}at_most": 3, "privacy__unit": {"column": "patient", "max_records": 2}},
+        "tables.stays.at_most needs one row of the source for each patient: privacy: {unit: {column: patient, max_records: 1}}",
+    ),
+    (
+        {f"{STAYS}at_most": 3, "privacy__unit": {"column": "patient", "join": True}},
+        "tables.stays.at_most needs one row of the source for each patient",
+    ),
+    (
+        {
+            f"{STAYS}at_most": 3,
+            "privacy__delta": 0,
+            "aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"},
+        },
+        "tables.stays.at_most needs a privacy.delta above 0",
+    ),
+    (
+        {f"{STAYS}at_most": 3, f"{STAYS}beside": ["sex", "age"]},
+        "tables.stays.beside names 'age', which is no counted column of the source",
+    ),
+    (
+        {f"{STAYS}at_most": 3, f"{STAYS}columns__ward": {"type": "category", "domain": "private"}},
+        "tables.stays.columns.ward must be a category, boolean, number or date with public",
+    ),
+    (
+        {"tables__more": {"source": "more.csv", "at_most": 2}},
+        "tables.more.at_most needs columns: those of the table that are counted",
+    ),
     (
         {f"{STAYS}derive__emergency": "some"},
         "tables.stays.derive.emergency (some) must be count, or a mapping such as",

@@ -52,6 +52,21 @@ def measured_pairs(config: Configuration) -> set[tuple[str, str]]:
     return measured
 
 
+def test_pairs_that_are_spread_over_many_columns_are_named_and_what_they_keep_is_said() -> None:
+    """How many are left out follows from the configuration; to name some leaves the spread ones out."""
+    config = parse_configuration(binary(120, rows=2_000))
+    pairs = missing_pairs(config)
+    assert pairs.pairs == math.comb(120, 2)
+    assert pairs.missing == pairs.pairs - 4_000
+    assert pairs.is_decided
+    assert len(measured_pairs(config)) == 4_000
+    assert measured_pairs(config).isdisjoint(pairs.named)
+    missing, line, *_ = map(str, pairs_forecast(config))
+    assert "3,140 of 7,140" in missing
+    assert "a common factor, can survive" in " ".join(missing.split())
+    assert "no others are measured" in line
+
+
 @pytest.mark.parametrize(
     "cliques",
     [

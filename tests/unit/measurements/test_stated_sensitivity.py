@@ -11,6 +11,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.measurements.base import Measurement
 from marginweave.measurements.contribution_bound import ContributionBound
 from marginweave.measurements.kinds import KINDS
+from marginweave.measurements.linked_counts import LinkedHistograms
 from marginweave.measurements.pair_scores import PairScores
 from marginweave.measurements.private_values import PrivateValues
 from marginweave.measurements.quantile_bounds import QuantileBound
@@ -24,6 +25,7 @@ from marginweave.measurements.whole_marginals import SharedNoise, public_sizes
 from marginweave.mechanisms.gaussian import RoundedGaussian, gaussian_sigma
 from marginweave.mechanisms.laplace import DiscreteLaplace, laplace_scale
 from tests.support.configurations import PRIVATE, configuration
+from tests.support.linked_counts import counted_hospital
 
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 120], "bins": 6, "decimals": 0}
 MARGINALS: dict[str, Any] = {"aggregate__method": "marginals"}
@@ -76,6 +78,9 @@ def check(draw: Measurement[Any], config: Configuration) -> None:
             assert config.rounds is not None
             sets = candidate_sets(config.rounds, public_sizes(config))
             assert score_sensitivity(config.rounds, sets, draw.view.stability(config)) == stated.l1
+        case LinkedHistograms():
+            sigmas = [gaussian_sigma(each, stated) for each in draw.multipliers(config)]
+            assert list(draw.parts(config)) == sigmas
         case _:
             raise AssertionError(f"{draw.name} has no law here")
 
@@ -88,7 +93,15 @@ def test_noise_is_made_for_the_stated_sensitivity(shape: str, unit: str) -> None
         check(draw, config)
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_noise_on_linked_rows_is_made_for_the_stated_sensitivity(relation: str) -> None:
+    config = counted_hospital(relation)
+    for draw in plan_budget(config).draws:
+        check(draw, config)
+
+
 def test_every_kind_is_looked_at() -> None:
     several = UNITS["three rows"]
-    plans = (plan_budget(configuration(**changes, **several)) for changes in SHAPES.values())
+    plans = [plan_budget(configuration(**changes, **several)) for changes in SHAPES.values()]
+    plans.append(plan_budget(counted_hospital()))
     assert {type(draw) for plan in plans for draw in plan.draws} == set(KINDS)

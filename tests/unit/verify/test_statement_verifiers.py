@@ -31,7 +31,7 @@ from marginweave.verify.bundle_accounting import Fault
 from marginweave.verify.bundle_statement import NOT_IN_ROWS
 from marginweave.verify.files import StatementAudit, audit_files
 from marginweave.verify.handover import hand_over, verifier
-from tests.support.people_table import people
+from tests.support.people_table import people, visits
 from tests.support.plain_runs import run_plainly
 
 HIDDEN = {"type": "category", "domain": "private"}
@@ -68,6 +68,17 @@ KINDS: dict[str, dict[str, Any]] = {
         "privacy__neighbors": "replace-one",
     },
     "few-records": {"aggregate": {**MARGINALS, "least_records": 10_000}},
+    "linked": {
+        "aggregate": MARGINALS,
+        "privacy__unit": {"column": "person", "max_records": 1},
+        "tables": {
+            "stays": {
+                "source": "stays.csv",
+                "at_most": 2,
+                "columns": {"kind": {"type": "category", "values": ["a", "b"]}},
+            }
+        },
+    },
 }
 # Neither verifier can tell more than an upper bound of merged deviations.
 ONE_SIDED = ("marginals.deviation",)
@@ -115,11 +126,14 @@ def _made(home: Path, kind: str) -> Made:
         dataset="people",
         epsilon=Decimal(3),
         delta=Decimal(0 if kind == "laplace" else "1e-5"),
-        unit="row",
+        unit="subject:person" if kind == "linked" else "row",
         neighbors=KINDS[kind].get("privacy__neighbors", "add-remove"),
     )
     Ledger.create(location).accounts.open(account, actor="steward")
-    run = run_plainly(home, people(home, 300, **KINDS[kind]), kind)
+    table = visits if kind == "linked" else people
+    stays = [f"person-{number % 200},{'ab'[number % 2]}" for number in range(500)]
+    (home / "stays.csv").write_text("\n".join(["person,kind", *stays]))
+    run = run_plainly(home, table(home, 300, **KINDS[kind]), kind)
     keys = load_key(location, {}, "")
     audited = audit_ledger(location, keys)
     hand_over(home, kind, home / "bundle")

@@ -18,6 +18,7 @@ from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.masks import StructuralZeros
 from marginweave.estimate.mixture.blocks import block_supports
 from marginweave.estimate.mixture.descent import Boxes, Descent
+from marginweave.estimate.mixture.factors import FactorStart, common_factors
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.mixture.objective import Objective
 from marginweave.estimate.mixture.start import TreeStart
@@ -95,8 +96,9 @@ def fit_mixture(
 
     Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over the shares of equal components, block after block
     and component after component (`Descent`), p as in `Mixture` (mixtures of products: McKenna's `mbi`). Several fits are
-    averaged. Each starts from the records of a tree (`TreeStart`) and ends when the counts are as near as their noise
-    allows. Single attributes are then calibrated to their own counts (`calibrate_one_way`).
+    averaged. Each starts from the records of a tree (`TreeStart`), or from factors that many attributes have in common
+    (`common_factors`), and ends when the counts are as near as their noise allows. Single attributes are then calibrated to
+    their own counts (`calibrate_one_way`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.
@@ -195,18 +197,23 @@ def _starts(
     settings: MixtureSynthesis,
 ) -> list[Start]:
     """Return new components; each box has as many as its records need, and a few more where these are few."""
-    tree = TreeStart(measurements, model.blocks, model.sizes, model.total)
+    factors = common_factors(measurements, model.sizes, model.total)
+    start: TreeStart | FactorStart
+    if factors is None:
+        start = TreeStart(measurements, model.blocks, model.sizes, model.total)
+    else:
+        start = FactorStart(factors, model.blocks, model.total)
     generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
     supports_of_blocks = block_supports(model.blocks, model.boxes, model.sizes)
     supports = np.concatenate(supports_of_blocks, axis=1)
     if len(supports) == 1:
         return [
-            _start_in_one_box(tree, supports, settings.components, generator)
+            _start_in_one_box(start, supports, settings.components, generator)
             for generator in generators
         ]
     supports_of_boxes = zip(*supports_of_blocks, strict=True)
-    inside = [tree.within(box_supports) for box_supports in supports_of_boxes]
-    mass = _box_masses(model.boxes, tree.one_way)
+    inside = [start.within(box_supports) for box_supports in supports_of_boxes]
+    mass = _box_masses(model.boxes, start.one_way)
     return [
         _start_in_boxes(inside, mass, supports, settings.components, generator)
         for generator in generators
@@ -214,13 +221,13 @@ def _starts(
 
 
 def _start_in_one_box(
-    tree: TreeStart,
+    start: TreeStart | FactorStart,
     supports: Flags,
     components: int,
     generator: np.random.Generator,
 ) -> Start:
     """Return components of equal weight in the box of all cells. DP: post-processing."""
-    shares = tree.shares(components, generator)
+    shares = start.shares(components, generator)
     weights = np.full(components, 1 / components, F32)
     box_of = np.zeros(components, np.int64)
     return np.ascontiguousarray(shares.T, F32), weights, Boxes(supports, box_of)
@@ -259,7 +266,7 @@ def _box_masses(boxes: Flags, one_way: Sequence[Floats]) -> Floats:
 
 
 def _start_in_boxes(
-    inside: Sequence[TreeStart],
+    inside: Sequence[TreeStart | FactorStart],
     mass: Floats,
     supports: Flags,
     components: int,
@@ -271,8 +278,8 @@ def _start_in_boxes(
     """
     numbers = 1 + apportion(mass**0.75, components - len(mass), generator)
     shares = []
-    for tree, number in zip(inside, numbers, strict=True):
-        shares.append(tree.shares(number, generator))
+    for start, number in zip(inside, numbers, strict=True):
+        shares.append(start.shares(number, generator))
     box_of = np.repeat(np.arange(len(mass)), numbers)
     all_shares = np.concatenate(shares).T
     weights = (mass / numbers)[box_of]

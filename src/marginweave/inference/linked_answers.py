@@ -1,0 +1,246 @@
+"""Answers about the rows of a linked table, from its released histograms alone.
+
+The questions are those about the records of a release, and the same program answers them: the records are now those of one
+more table, whose columns are those of the linked table and those of the source that were measured beside them. It is read in
+two ways: each row counts one, or each unit does, spread over its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from marginweave.answers.answer import About, Answer, Counted
+from marginweave.answers.codes import Codes
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tables import tables_of
+from marginweave.base.errors import InputError
+from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.columns import Column, MeasuredColumn
+from marginweave.configuration.linked import LinkedTable
+from marginweave.configuration.question import Question
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
+from marginweave.domain.labels import Domain
+from marginweave.domain.zeros import domain_sizes
+from marginweave.inference.answers import Answers, find_release
+from marginweave.observations.linked import CountOf, spread_of
+from marginweave.observations.tables import Observation
+from marginweave.publish.tables import read_columns
+from marginweave.released.statement import LinkedStatement, PrivacyStatement
+from marginweave.texts.sentences import counts_sentence
+
+OF_SOURCE = "source."
+"""Comes before the name of a column of the source, in questions, if the linked table has a column of that name, too."""
+_NO_SAMPLE = "rows of one unit belong together and are no simple sample"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkedAnswers:
+    """Answers questions about one linked table of a release, from the counts of the cells of its histograms.
+
+    `configuration` is that of the counts, and `domain` that of the source. `histograms` has what privacy.json says of each, and
+    its counts.
+    """
+
+    name: str
+    table: LinkedTable
+    configuration: Configuration
+    domain: Domain
+    histograms: Sequence[tuple[LinkedStatement, pa.Array]]
+
+    def ask(self, question: Question) -> Iterator[Answer]:
+        """Yield an answer for each group of a question.
+
+        Raises:
+            InputError: it asks for what no histogram has, or of a population, or is broken as `MarginalAnswers.ask` says.
+        """
+        self._check(question)
+        words = counts_sentence(
+            f"of.linked-{question.each}", table=self.name, most=self.table.at_most or 1
+        )
+        for answer in self.answers(question).ask(question):
+            yield replace(answer, about=About(Counted.PART, str(words)))
+
+    def answers(self, question: Question) -> MarginalAnswers:
+        """Return the answers in which each row counts one, or each unit, as the question asks."""
+        return self._by_units if question.each == "unit" else self._by_rows
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Names of the columns that a question may name."""
+        return (*self._source_columns, *self.table.columns)
+
+    def _check(self, question: Question) -> None:
+        """Refuse a question that the histograms of its kind have no answer to (InputError)."""
+        asked = [
+            *(name for name, _ in question.where),
+            *question.by,
+            *filter(None, [question.column]),
+        ]
+        own = [name for name in asked if name in self.table.columns]
+        others = [name for name in asked if name in self._source_columns]
+        if question.each == "row":
+            if others:
+                raise InputError(
+                    f"rows of {self.name} were counted by its columns alone, and {others[0]!r} is of the source: ask for a "
+                    "share or mean with each: unit, in which the rows of one unit weigh one together"
+                )
+        elif question.asked in ("count", "sum") and own:
+            raise InputError(
+                f"how many units have such a row of {self.name} was not measured; derive a column of the source that says so "
+                f"(tables.{self.name}.derive, any: {{{own[0]}: …}}), or ask for a share, or for rows"
+            )
+
+    @cached_property
+    def _source_columns(self) -> dict[str, Attribute]:
+        """Attributes of the source that were measured beside the table, by their names in questions."""
+        measured = {name for seen, _ in self.histograms for name in seen.columns}
+        columns = {}
+        for attribute in self.configuration.attributes:
+            if attribute.name in measured:
+                is_twice = attribute.name in self.table.columns
+                columns[OF_SOURCE * is_twice + attribute.name] = attribute
+        return columns
+
+    @cached_property
+    def _by_units(self) -> MarginalAnswers:
+        return self._answers("units", self._source_columns)
+
+    @cached_property
+    def _by_rows(self) -> MarginalAnswers:
+        return self._answers("rows", {})
+
+    def _answers(self, count_of: CountOf, of_source: dict[str, Attribute]) -> MarginalAnswers:
+        """Return the answers from the histograms of a kind, as if its columns were those of one table."""
+        labels = dict(zip(self.domain.names, self.domain.labels, strict=True))
+        attributes = [
+            replace(attribute, name=name, column=name) for name, attribute in of_source.items()
+        ]
+        columns: dict[str, Column] = {
+            name: self.configuration.columns[attribute.column]
+            for name, attribute in of_source.items()
+        }
+        values = [labels[attribute.name] for attribute in of_source.values()]
+        for name, column in self.table.columns.items():
+            assert isinstance(column, MeasuredColumn)
+            missing = self.table.missing_texts(name, self.configuration.missing)
+            columns[name] = column.model_copy(update={"missing": missing})
+            attributes.append(Attribute(name=name, column=name, labels=column.labels))
+            values.append(column.labels)
+        undeclared = [cells for cells in self.domain.undeclared if cells.name in of_source]
+        counted = self.configuration.of_columns(columns, attributes)
+        domain = Domain(
+            names=tuple(attribute.name for attribute in attributes),
+            labels=tuple(values),
+            undeclared=tuple(undeclared),
+        )
+        sizes = domain_sizes(attributes, domain.labels)
+        places = {a.name: i for i, a in enumerate(of_source.values())}
+        places |= {
+            f"{self.name}.{name}": len(places) + i for i, name in enumerate(self.table.columns)
+        }
+        observations = []
+        for seen, counts in self.histograms:
+            if seen.count_of == count_of:
+                axes = tuple(places[name] for name in seen.columns)
+                observations.append(_observation(seen, counts, axes, sizes))
+        return MarginalAnswers(
+            squares=LeastSquares(tables_of(observations, sizes)),
+            codes=Codes(configuration=counted, domain=domain, sizes=sizes),
+            measured_together=[
+                tuple(attributes[axis].name for axis in seen.attributes) for seen in observations
+            ],
+            sampled=_NO_SAMPLE,
+        )
+
+
+def _observation(
+    seen: LinkedStatement, counts: pa.Array, axes: tuple[int, ...], sizes: Sequence[int]
+) -> Observation:
+    """Return a histogram over axes of these numbers, with all that chance adds to a cell as its noise."""
+    cells = counts.to_numpy().reshape([sizes[axis] for axis in axes])
+    is_of_units = seen.count_of == "units"
+    deviation = spread_of(seen.deviation, cells, seen.steps if is_of_units else None)
+    return Observation(attributes=axes, counts=cells, deviation=deviation)
+
+
+def open_linked(place: Path, name: str) -> LinkedAnswers:
+    """Return the object that answers questions about the linked table `name` of the release in a folder. DP: post-processing.
+
+    Raises:
+        InputError: the folder has no complete release, or no counts of this table.
+    """
+    try:
+        statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+        declared = Configuration.from_canonical(statement.configuration)
+        histograms = _histograms(place, statement) if statement.linked else []
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
+        raise InputError(
+            f"{place} does not hold a complete release (privacy.json and linked.parquet)"
+        ) from None
+    if name not in declared.counted_tables:
+        counted = listed(declared.counted_tables) if declared.counted_tables else "none"
+        raise InputError(
+            f"the release has no counts of a table {name!r}; of linked tables it has: {counted}"
+        )
+    return LinkedAnswers(
+        name=name,
+        table=(declared.tables or {})[name],
+        configuration=declared.with_bounds(statement.bounds).with_undeclared(declared.undeclared),
+        domain=statement.released_domain,
+        histograms=[(seen, counts) for seen, counts in histograms if seen.table == name],
+    )
+
+
+def _histograms(place: Path, statement: PrivacyStatement) -> list[tuple[LinkedStatement, pa.Array]]:
+    """Return what privacy.json says of each histogram, and its counts; raises ValueError where the files differ."""
+    counts = read_columns(place / "linked.parquet", ["count"]).column("count").combine_chunks()
+    histograms = []
+    start = 0
+    for seen in statement.linked or ():
+        histograms.append((seen, counts.slice(start, seen.cells)))
+        start += seen.cells
+    if start != len(counts):
+        raise ValueError("linked.parquet has other cells than privacy.json")
+    return histograms
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleaseAnswers:
+    """Answers questions about all tables of a release (`find_release`); those about its records are from `source`."""
+
+    home: Path
+    named: str
+    source: Answers
+    _linked: dict[str, LinkedAnswers] = field(default_factory=dict)
+
+    def ask(self, question: Question) -> Iterator[Answer]:
+        """Yield an answer for each group of a question; raises InputError as the answers of its table."""
+        if question.table is None:
+            return self.source.ask(question)
+        return self.linked(question.table).ask(question)
+
+    def codes(self, question: Question) -> Codes:
+        """Return the codes that a question is read in."""
+        if question.table is None:
+            return self.source.codes
+        return self.linked(question.table).answers(question).codes
+
+    def columns(self, table: str | None) -> Collection[str]:
+        """Return the names of the columns that a question about a table may name; None for the records of the release."""
+        if table is None:
+            return self.source.codes.configuration.columns
+        return self.linked(table).columns
+
+    def linked(self, table: str) -> LinkedAnswers:
+        """Return the answers of a linked table, which is read once."""
+        if table not in self._linked:
+            place = find_release(self.home, self.named)
+            self._linked[table] = open_linked(place, table)
+        return self._linked[table]

@@ -1,0 +1,76 @@
+"""Prepares histograms of linked tables for files and statements: every cell with its noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from marginweave.configuration.release import Configuration
+from marginweave.estimate.intervals import LEVEL
+from marginweave.mechanisms.normal import ndtri
+from marginweave.observations.linked import LinkedObservation
+from marginweave.publish.tables import with_combinations
+from marginweave.released.statement import LinkedStatement
+
+_LONGEST = 2
+
+
+def linked_table(observations: Sequence[LinkedObservation]) -> pa.Table:
+    """Return every cell of every histogram, one a row: the columns below, then `column_i` and `value_i` of both columns.
+
+    `histogram` numbers them from 1. `count_of` is `units` or `rows`. Counts are signed, in units or rows; `deviation` is the
+    standard deviation of their noise. `low` and `high` are the ends of an interval that covers the true count with a
+    probability of 95 % (`LinkedObservation.spread`); no true count is negative, so that a negative count has the interval of 0.
+    Cells are in C order. A cell without a declared value is null. DP: post-processing.
+    """
+    parts = []
+    for number, seen in enumerate(observations, 1):
+        cells = np.unravel_index(np.arange(seen.counts.size), seen.counts.shape)
+        pairs = []
+        for axis, codes in zip(seen.axes, cells, strict=True):
+            texts = pa.array(axis.texts, pa.string())
+            columns = pa.repeat(axis.name, seen.counts.size)
+            pairs.append((columns, texts.take(pa.array(codes))))
+        parts.append(with_combinations(_numbers(seen, number), pairs, _LONGEST))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _numbers(seen: LinkedObservation, number: int) -> dict[str, pa.Array]:
+    """Return the columns of one histogram that say what it is, and its numbers."""
+    size = seen.counts.size
+    counts = seen.counts.ravel()
+    half = 0.5 / seen.steps - ndtri((1 - LEVEL) / 2) * seen.spread
+    center = np.maximum(counts, 0.0)
+    return {
+        "histogram": pa.array(np.full(size, number), pa.int32()),
+        "table": pa.repeat(seen.table, size),
+        "count_of": pa.repeat(seen.count_of, size),
+        "count": pa.array(counts, pa.float64()),
+        "deviation": pa.array(np.full(size, seen.deviation), pa.float64()),
+        "low": pa.array(np.maximum(center - half, 0.0), pa.float64()),
+        "high": pa.array(center + half, pa.float64()),
+    }
+
+
+def linked_statements(
+    observations: Sequence[LinkedObservation], configuration: Configuration
+) -> tuple[LinkedStatement, ...]:
+    """Return the facts of privacy.json on each histogram of linked tables, in the order of `linked_table`."""
+    tables = configuration.tables or {}
+    statements = []
+    for seen in observations:
+        most = 1 if seen.count_of == "units" else tables[seen.table].at_most or 1
+        statement = LinkedStatement(
+            draw=seen.draw,
+            table=seen.table,
+            count_of=seen.count_of,
+            columns=tuple(axis.name for axis in seen.axes),
+            cells=seen.counts.size,
+            deviation=seen.deviation,
+            steps=seen.steps,
+            most=most,
+        )
+        statements.append(statement)
+    return tuple(statements)
