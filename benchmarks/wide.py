@@ -149,7 +149,8 @@ def _release(table: Integers, epsilon: float) -> Integers:
         with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
             Ledger.create(place).accounts.open(account, actor="steward")
             run = run_plainly(home, home / "t.yaml", "r")
-        return pd.read_csv(run / "release" / "synthetic.csv").to_numpy(np.int64)
+        records = pd.read_csv(run / "release" / "synthetic.csv")
+        return records[[*columns]].to_numpy(np.int64)
 
 
 def _distance(table: Integers, records: Integers, columns: tuple[int, ...]) -> float:

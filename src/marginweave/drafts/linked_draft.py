@@ -32,8 +32,8 @@ _DATES = ("date", "datetime")
 _NOT_DERIVED = ("text", "codes", "missing")
 """Keys of a number or date that say how cells are written: a derived cell is a number or a date itself, or none."""
 _COUNT = "how many rows; more than {end} count as {end}: a higher end costs no noise, and has cells of few people"
-_ANY = "whether any row has it"
-_EXAMPLE = "whether any row has it: one such line for each value that you will ask for"
+_ANY = "whether any row is that"
+_EXAMPLE = "whether any row is that: one such line for each value that you will ask for"
 _WITHIN = (
     f"whether a row follows another one within {_DAYS} days: write the days that you will ask for"
 )

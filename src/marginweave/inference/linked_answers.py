@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from marginweave.answers.answer import About, Answer, Counted
+from marginweave.answers.answer import About, Answer, Counted, Note
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
@@ -22,9 +22,11 @@ from marginweave.answers.tables import tables_of
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import Column, MeasuredColumn
+from marginweave.configuration.columns.base import MISSING
 from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.question import Question
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import domain_sizes
@@ -64,8 +66,26 @@ class LinkedAnswers:
         words = counts_sentence(
             f"of.linked-{question.each}", table=self.name, most=self.table.at_most or 1
         )
+        asked = self._names_of_gaps(question)
         for answer in self.answers(question).ask(question):
-            yield replace(answer, about=About(Counted.PART, str(words)))
+            empty = {name for name, label in answer.group.items() if label == MISSING}
+            notes = [
+                Note(f"cells of {name} that are not as declared count as missing", of_column=True)
+                for name in self.table.columns
+                if name in asked | empty
+            ]
+            yield replace(
+                answer, about=About(Counted.PART, str(words)), notes=(*answer.notes, *notes)
+            )
+
+    @staticmethod
+    def _names_of_gaps(question: Question) -> set[str]:
+        """Return the columns of whose missing cells a question asks by a condition."""
+        return {
+            name
+            for name, condition in question.where
+            if MISSING in (condition.but if isinstance(condition, Condition) else condition)
+        }
 
     def answers(self, question: Question) -> MarginalAnswers:
         """Return the answers in which each row counts one, or each unit, as the question asks."""

@@ -6,8 +6,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from marginweave.configuration.columns import DateColumn, MeasuredColumn
+from marginweave.configuration.columns import (
+    DateColumn,
+    MeasuredColumn,
+    NumberColumn,
+)
+from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import TotalColumn
@@ -225,6 +231,23 @@ def _counted_tables(configuration: Configuration) -> Iterator[Sentence]:
     for name in configuration.counted_tables:
         table = (configuration.tables or {})[name]
         yield report_sentence("preparation.linked-counted", table=name, most=table.at_most or 1)
+        yield from _linked_numbers(name, table)
+
+
+def _linked_numbers(name: str, table: LinkedTable) -> Iterator[Sentence]:
+    """Yield what numbers and dates of a counted linked table count as beyond their bounds, and what they are rounded to."""
+    bounds: list[str] = []
+    rounding: list[str] = []
+    for column_name, column in table.columns.items():
+        title = f"{name}.{column_name}"
+        if isinstance(column, BinnedColumn) and column.clamped_ends:
+            bounds.append(f"of {title!r}, {column.clamped_words(column.clamped_ends)}")
+        if isinstance(column, NumberColumn) and column.rounding_words:
+            rounding.append(f"{title!r} to {column.rounding_words}")
+    if bounds:
+        yield report_sentence("preparation.public-bounds", says="; ".join(bounds))
+    if rounding:
+        yield report_sentence("preparation.all-rounded", says=", ".join(rounding))
 
 
 def moment_sentences(

@@ -20,6 +20,7 @@ from marginweave.domain.labels import Domain
 from marginweave.inference.linked_answers import LinkedAnswers
 from marginweave.measurements.linked_counts import linked_observations
 from marginweave.publish.linked_tables import linked_statements, linked_table
+from marginweave.publish.preparation_words import preparation_sentences
 from tests.support.linked_counts import counted_hospital, encoded_records
 from tests.support.linked_tables import Stay
 from tests.support.stage_draws import MeasuredTable
@@ -167,3 +168,17 @@ def test_the_file_has_what_answers_read() -> None:
     assert all(row["count"] * 1024 % 1 == 0 for row in written)
     pairs = [row for row in written if row["column_2"] is not None]
     assert {row["column_1"] for row in pairs if row["count_of"] == "rows"} == {"stays.kind"}
+
+
+def test_what_cells_count_as_is_said_of_the_rows_of_a_linked_table() -> None:
+    """Where an answer looks at missing cells, which hold those not as declared; and of numbers in the statement."""
+    asked = read_question({"table": "stays", "each": "row", "by": ["kind"]})
+    told = {one.group["kind"]: one.flag for one in answers().ask(asked)}
+    words = "cells of kind that are not as declared count as missing"
+    assert [words in told[label] for label in ("planned", "(missing)")] == [False, True]
+    where = {"table": "stays", "each": "row", "where": {"kind": ["(missing)"]}}
+    (count,) = answers().ask(read_question(where))
+    assert words in count.flag
+    said = " ".join(map(str, preparation_sentences(counted_hospital(), {})))
+    assert "of 'stays.days', numbers below 0 count as 0, and above 60 as 60" in said
+    assert "'stays.days' to whole numbers" in said
