@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
+from marginweave.configuration.defaults import is_automatic
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import contradicted_attributes
 from marginweave.estimate.intervals import LEVEL
@@ -78,6 +79,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             agreement.association,
             model=model_error or (),
             facts=_draw_facts(collected, pooled, reference.configuration),
+            # as declared: bounds that were bought since were no reason of the choice
+            is_automatic=is_automatic(reference.configuration),
         )
         evaluation = Evaluation(
             **dict(agreement),

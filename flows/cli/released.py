@@ -227,7 +227,9 @@ def _print_comparison(comparison: ReleaseComparison, to: Path | None) -> None:
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
-    """Yield sentences on facts that the table lacks: errors of model and sample, worst marginal, association, broken rules."""
+    """Yield sentences on what the table lacks: weight of a record, model and sample, worst marginal, association, rules."""
+    if evaluation.weight_sentence:
+        yield str(evaluation.weight_sentence)
     parts = evaluation.model or ()
     if any(part.model_error is not None for part in parts):  # else nothing was released
         model_errors = ", ".join(_shown(part.model_error, "", 3) or "unknown" for part in parts)

@@ -159,6 +159,7 @@ def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -
         f"- **Accuracy:** mean distance (TVD) of synthetic records from released counts: {near or 'unknown'}",
         f"- **Verdict:** {verdict}",
         f"- **Records:** {evaluation.records:,} synthetic ones, for a noisy count of {evaluation.reference_records:,}",
+        *(f"- {sentence}" for sentence in [evaluation.weight_sentence] if sentence),
         f"- **Files:** `{place.resolve()}` on the machine of the run; begin with `report.html`",
         "## Charged, by stage",
         *_table(charge_names, _charges(statement)),

@@ -76,14 +76,17 @@ def prefect_server(
 
 
 def _watch(server: subprocess.Popen[bytes], log: Path, over: threading.Event) -> None:
-    """Begin the command again if our server ends before it: Prefect's client would wait for minutes."""
+    """Begin the command again if our server ends before it: Prefect's client would wait for minutes.
+
+    A command that a signal ends is not begun again (`begin_again`).
+    """
     while not over.wait(0.1):
         if server.poll() is not None and not over.is_set():
             moment = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
             with suppress(OSError), log.open("a") as file:
                 file.write(f"{moment}: the server has ended (exit code {server.returncode})\n")
             begin_again()
-            return  # reached in a notebook alone, which is not begun again
+            return  # reached in a notebook, or after a signal
 
 
 @contextmanager

@@ -115,7 +115,8 @@ ADVICE: dict[str, tuple[Written, Written]] = {
         },
     ),
     "verdict.advice.other-rows": ({"rows": 50_000}, {"rows": 500}),
-    "verdict.advice.say-rows": (LISTED, {"rows": 5000, "aggregate": {"method": "auto"}}),
+    "verdict.advice.say-rows": (AUTO, {"rows": 5000}),
+    "verdict.advice.say-rows-and-auto": (LISTED, {"rows": 5000, "aggregate": {"method": "auto"}}),
 }
 
 

@@ -335,6 +335,11 @@ def automatic_aggregate(configuration: Sections) -> Counting:
     return AggregateSettings.model_validate(resolve_sigma(section, configuration))
 
 
+def is_automatic(configuration: Sections) -> bool:
+    """Return whether what is counted is what `auto` chooses, whether it was left to `auto` or written out."""
+    return configuration.aggregate == automatic_aggregate(configuration)
+
+
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Return whether the counts that `auto` chooses depend on `pair_noise`: they do not with a single column."""
     return len(configuration.attributes) > 1

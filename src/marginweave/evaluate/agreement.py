@@ -1,7 +1,8 @@
 """Agreement of synthetic records with the counts of sets of attributes: combinations preserved, lost, invented; distances.
 
-S are the reference counts and Y the synthetic ones. Metrics of combinations count those without missing values. They are
-those that SDS (Synthetic Data Showcase) prints, defined in its data evaluator (processing/evaluator). Distances are total
+S are the reference counts and Y the synthetic ones, scaled to the number of records of the reference. Metrics of
+combinations count those without missing values. They are those that SDS (Synthetic Data Showcase) prints, defined in its data
+evaluator (processing/evaluator). Distances are total
 variation; the parts of noise, model and records in them are listed separately.
 """
 

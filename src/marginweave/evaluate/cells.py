@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from typing import TypeVar
@@ -256,6 +256,10 @@ class Cells:
     complete: Flags
     one_cell_per_record: bool
 
+    def scaled(self, scale: float) -> Cells:
+        """Return the cells with each synthetic record counted as `scale` records."""
+        return replace(self, synthetic=self.synthetic * scale)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
@@ -264,6 +268,13 @@ class Comparison:
     reference: Side
     synthetic: Records
     sizes: tuple[int, ...]
+
+    @property
+    def scale(self) -> float:
+        """Return what a synthetic record counts as beside the counts of the reference: N / n; 1 where a side has no record."""
+        reference = len(self.reference)
+        synthetic = len(self.synthetic)
+        return reference / synthetic if reference and synthetic else 1.0
 
     @property
     def is_exact(self) -> bool:

@@ -62,7 +62,7 @@ def evaluate_release(
     """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
     N is the protected record count, or the sum of a column set's released counts where noise makes that larger. The rest of N,
-    missing or suppressed, is one cell.
+    missing or suppressed, is one cell. Of another number n of records each is counted as N / n, N the record count.
 
     Args:
         records: Codes over the released domain.
@@ -113,7 +113,7 @@ def evaluate_internal(
     rules: tuple[BrokenRule, ...] = (),
     sensitive_rules: tuple[BrokenRule, ...] = (),
 ) -> InternalEvaluation:
-    """Compare synthetic records with the sensitive table itself.
+    """Compare synthetic records with the sensitive table itself; each counts as N / n, of N rows and n records.
 
     Args:
         sensitive: Codes of the sensitive records, one array an attribute.
@@ -192,9 +192,10 @@ def _measure_lengths(comparison: Comparison, sets: list[list[Attributes]]) -> li
     is_exact = comparison.is_exact
 
     def measure(cells: Cells) -> _Measured:
+        scaled = cells.scaled(comparison.scale)
         return _Measured(
-            sums=agreement.combination_sums(cells),
-            buckets=agreement.bucket_sums(cells),
+            sums=agreement.combination_sums(scaled),
+            buckets=agreement.bucket_sums(scaled),
             complete=agreement.known_distance(cells, reference_records, records),
             with_missing=agreement.total_variation(cells) if is_exact else None,
             released=int((cells.reference[cells.complete] > 0).sum()),

@@ -114,11 +114,12 @@ def release_verdict(
     *,
     model: Sequence[ErrorParts] = (),
     facts: DrawFacts = DrawFacts(),
+    is_automatic: bool = False,
 ) -> Verdict:
     """Return the verdict on a release, from the distances of its records, the counts as released, and their association.
 
     `compression` says how marginals merged values; None for k-tuples. `model` has the distance of the records from the fitted
-    model.
+    model. `is_automatic`: what is counted is what `auto` chooses for the configuration as it was declared.
     """
     deviations = _deviations(bounds)
     distances = _distances(bounds, counts, configuration, compression, model)
@@ -152,7 +153,9 @@ def release_verdict(
         ),
         dependence=dependences(association, bounds, float(counts.record_count)),
     )
-    result = _add_configuration_sentences(result, counts, configuration, apart, facts)
+    result = _add_configuration_sentences(
+        result, counts, configuration, apart, facts, is_automatic=is_automatic
+    )
     missed = missed_sentences(bounds, counts, apart, configuration.titled_names)
     about_columns = column_advice(_titled(columns, configuration.titled_names))
     result = with_sentences_before(result, says=[*missed], advice=about_columns)
@@ -207,11 +210,15 @@ def _add_configuration_sentences(
     configuration: Configuration,
     apart: Mapping[Names, float],
     facts: DrawFacts,
+    *,
+    is_automatic: bool,
 ) -> Verdict:
     """Return the verdict with sentences on what the configuration changed, on `known_apart` counts and on earlier releases."""
     titles = configuration.titled_names
-    about_rows = map(str, _rows_advice(configuration, counts, has_advice=bool(verdict.advice)))
-    verdict = verdict.model_copy(update={"advice": (*verdict.advice, *about_rows)})
+    about_rows = _rows_advice(
+        configuration, counts, has_advice=bool(verdict.advice), is_automatic=is_automatic
+    )
+    verdict = verdict.model_copy(update={"advice": (*verdict.advice, *map(str, about_rows))})
     verdict = with_undeclared(verdict, counts, titles, configuration)
     verdict = with_uncounted(verdict, counts, titles, configuration)
     totals = list(total_sentences(counts, configuration))
@@ -229,7 +236,7 @@ def _add_configuration_sentences(
 
 
 def _rows_advice(
-    configuration: Configuration, counts: Aggregates, *, has_advice: bool
+    configuration: Configuration, counts: Aggregates, *, has_advice: bool, is_automatic: bool
 ) -> Iterator[Sentence]:
     """Yield that the number of rows can be said, where a table of few rows needs advice, or that it is another one."""
     rows = configuration.rows
@@ -237,7 +244,7 @@ def _rows_advice(
     if configuration.marginals is None or configuration.resize is not None:
         return
     if rows is None and counted < _FEW_ROWS and has_advice:
-        yield verdict_sentence("advice.say-rows")
+        yield verdict_sentence("advice.say-rows" if is_automatic else "advice.say-rows-and-auto")
     if rows is not None and configuration.privacy.subject is None:
         apart = abs(counted - rows) > _DEVIATIONS * counts.record_deviation
         if apart and not rows / _OTHER_SIZE <= counted <= rows * _OTHER_SIZE:

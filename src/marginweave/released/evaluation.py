@@ -1,8 +1,8 @@
 """Fields of evaluation.json: how far synthetic records are from the released counts, or from the sensitive table.
 
-S is the reference count of a combination of values, Y its synthetic one; N and n are the numbers of records of both. SDS is
-Microsoft's Synthetic Data Showcase. A distance is a total variation distance (TVD): half the sum of the differences of the
-shares of all cells, from 0 (best) to 1.
+S is the reference count of a combination of values, and N the number of records of the reference. Of n synthetic records Y is
+the count, multiplied by N / n. SDS is Microsoft's Synthetic Data Showcase. A distance is a total variation distance (TVD): half
+the sum of the differences of the shares of all cells, from 0 (best) to 1.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import Field
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.released.numbers import ExactSummary, NumberSummary
 from marginweave.released.verdict import Verdict, VerdictSummary
+from marginweave.texts.sentences import Sentence, report_sentence
 
 Matrix = tuple[tuple[float | None, ...], ...]
 
@@ -21,8 +22,9 @@ Matrix = tuple[tuple[float | None, ...], ...]
 class LengthMetrics(Described):
     """Agreement at one length k, over all sets of k attributes; null where there is nothing to average.
 
-    The names that begin with `sds_` are numbers of SDS (Synthetic Data Showcase) as it prints them. The others count every
-    combination; `suppressed` is the same in both.
+    S is a reference count, and Y the count of synthetic records, each counted as N / n of a record where there are other
+    numbers of both. The names that begin with `sds_` are numbers of SDS (Synthetic Data Showcase) as it prints them of S and Y.
+    The others count every combination; `suppressed` is the same in both.
     """
 
     length: int = Field(description="Attributes in a combination, k.")
@@ -79,7 +81,7 @@ class LengthMetrics(Described):
 
 
 class CountBucket(Described):
-    """Combinations of every length, {S > 0 or Y > 0}, whose synthetic count lies in one of SDS's bins (…, `at_most`].
+    """Combinations of every length, {S > 0 or Y > 0}, whose synthetic count Y lies in one of SDS's bins (…, `at_most`].
 
     The bins end at 10, 20, 40, …; the first holds the suppressed ones as well. Means are null in an empty bin.
     """
@@ -217,6 +219,21 @@ class RecordAgreement(Described):
     rules: tuple[BrokenRule, ...] = Field(
         description="Declared rules, with the number of synthetic records that break each, 0 by construction."
     )
+
+    @property
+    def weight_sentence(self) -> Sentence | None:
+        """What a synthetic record counts as in the numbers of combinations, N / n; None where that is 1, to three digits."""
+        if not self.records or not self.reference_records:
+            return None
+        weight = f"{self.reference_records / self.records:.3g}"
+        if weight == "1":
+            return None
+        return report_sentence(
+            "quality.weight",
+            records=self.records,
+            reference=self.reference_records,
+            weight=weight,
+        )
 
 
 class Evaluation(ReleasedFile, RecordAgreement):

@@ -22,6 +22,11 @@ _HOUR = 3600.0
 UNFINISHED: list[Callable[[BaseException], None]] = []
 """For each run in progress, a function that reports its end by an error, also where its main thread does not end in time."""
 _PATIENCE = 1.2  # seconds that the main thread has to end in an orderly way, not counting a draw
+_SIGNALLED = (
+    threading.Event()
+)  # set when a signal has come, also where the main thread has not handled it yet
+# Seconds for which an ended server may be the first that one stop has reached: a service manager signals all processes.
+_SERVER_FIRST = 0.5
 
 
 def obey_signals(last_words: Callable[[int], None]) -> None:
@@ -52,12 +57,15 @@ def take_signals() -> None:
 def begin_again() -> None:
     """Replace the process by a new one of the same command, because its Prefect server has ended; never within a draw.
 
-    Does nothing in a process that is not ours (a notebook).
+    Does nothing in a process that is not ours (a notebook), nor in one that has been signalled, or is within `_SERVER_FIRST`:
+    this one ends.
     """
-    while not INTERRUPTION.may_end:
-        time.sleep(0.01)
     if not INTERRUPTION.owns_process:
         return
+    deadline = time.monotonic() + _SERVER_FIRST
+    while time.monotonic() < deadline or not INTERRUPTION.may_end:
+        if _SIGNALLED.wait(0.01):
+            return
     earlier_times = os.environ.get(_SERVERS_ENDED, "")
     environment = dict(os.environ)
     environment.pop("PREFECT_API_URL", None)
@@ -90,6 +98,7 @@ def _handle(number: int, _frame: FrameType | None) -> None:
 def _watch(pipe: int, last_words: Callable[[int], None]) -> None:
     """Wait for one of the signals, which the interpreter writes to the pipe at once, whatever the main thread does."""
     number = _next_signal(pipe, None)
+    _SIGNALLED.set()
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline or not INTERRUPTION.may_end:
         if _next_signal(pipe, 0.02):

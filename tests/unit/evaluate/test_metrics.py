@@ -29,7 +29,8 @@ def brute_force(reference, records, chosen):
     ]
     left, right = (frame.value_counts() for frame in frames)
     joined = pd.concat([left, right], axis=1, keys=["s", "y"]).fillna(0)
-    distance = (joined.s / len(reference) - joined.y / len(records)).abs().sum() / 2
+    joined["y"] *= len(reference) / len(records)
+    distance = (joined.s - joined.y).abs().sum() / 2 / len(reference)
     complete = [all(v < SIZES[j] for v, j in zip(key, chosen, strict=True)) for key in joined.index]
     return joined[complete], distance
 
@@ -60,7 +61,7 @@ def test_internal_metrics_equal_brute_force(reference, records):
             known = side[side.s > 0]
             if known.empty:
                 continue
-            p, q = known.s / len(reference), known.y / len(records)
+            p, q = known.s / len(reference), known.y / len(reference)
             per_set.append(((p - q).abs().sum() + abs((1 - p.sum()) - (1 - q.sum()))) / 2)
         assert metrics.tvd == (pytest.approx(np.mean(per_set)) if per_set else None)
 
@@ -116,6 +117,23 @@ def test_columns_of_which_nothing_was_released_are_at_no_distance():
         assert [m.attributes for m in evaluation.marginals] == (
             [] if distance is None else [("c0",)]
         )
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_more_records_of_the_same_shares_are_no_error(times):
+    """Records of a table that is repeated are a copy: each counts as a part of one, in counts, bins and SDS's numbers."""
+    table = np.random.default_rng(4).integers(0, np.array(SIZES) + 1, (300, 4))
+    aggregates = aggregates_of(tally(table, 3), record_count=300)
+    once, more = (
+        evaluate_release(Records([np.tile(table.T, number)], domain_of()), aggregates)
+        for number in (1, times)
+    )
+    assert (more.records, more.reference_records) == (300 * times, 300)
+    assert more.lengths == once.lengths
+    assert (more.by_count, more.by_count_means) == (once.by_count, once.by_count_means)
+    assert [row.mean_error for row in more.lengths] == [0, 0, 0]
+    assert once.weight_sentence is None
+    assert f"each of them is counted as {1 / times:.3g}." in str(more.weight_sentence)
 
 
 def test_large_domains_are_ranked_first():

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.defaults import is_automatic
+from marginweave.configuration.release import Configuration
 from marginweave.domain.combinations import Level
 from marginweave.domain.labels import Domain
 from marginweave.evaluate.advice import BeyondNoise, known_apart, missed_sentences
@@ -1034,3 +1036,33 @@ def test_a_wrong_number_of_rows_is_told(
     found = release_verdict(bounds(9, 500), counts, config, None, EVALUATION.association)
     told = [line for line in found.advice if f"`rows: {rows}`, and about {counted}" in line]
     assert bool(told) is is_told
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "said"),
+    [
+        (None, "say so (`rows:`): `method: auto` then chooses"),
+        ({"method": "auto"}, "say so (`rows:`): `method: auto` then chooses"),
+        (
+            {"method": "marginals", "cliques": [["sex", "age"]]},
+            "say so (`rows:`) and leave `aggregate` to `method: auto`",
+        ),
+    ],
+)
+def test_only_who_names_what_is_counted_is_advised_to_leave_it_to_auto(
+    aggregate: dict[str, Any] | None, said: str
+) -> None:
+    """As the stage reads the configuration: from its canonical form."""
+    made = Configuration.from_canonical(configuration(aggregate=aggregate).canonical())
+    domain = Domain(names=NAMES, labels=tuple(attribute.labels for attribute in made.attributes))
+    counts = Aggregates(domain=domain, record_count=500, record_deviation=9.0, levels=(), noise=())
+    found = release_verdict(
+        bounds(90, 500),
+        counts,
+        made,
+        None,
+        EVALUATION.association,
+        is_automatic=is_automatic(made),
+    )
+    (advised,) = [line for line in found.advice if "(`rows:`)" in line]
+    assert said in advised
