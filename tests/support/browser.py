@@ -82,12 +82,15 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """Addresses that were asked for since the last time, but for those of the browser's own first page."""
+        """Addresses that were asked for since the last time, but for those of the browser's own first page.
+
+        Its documents are under chrome://, chrome-untrusted:// and the like, and some begin late on a busy machine.
+        """
         messages = [
             json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
         ]
         asked = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [a["request"]["url"] for a in asked if not a["documentURL"].startswith("chrome://")]
+        return [a["request"]["url"] for a in asked if not a["documentURL"].startswith("chrome")]
 
 
 def fetch_axe(place: Path) -> None:

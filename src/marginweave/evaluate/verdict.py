@@ -333,6 +333,7 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
             yield verdict_sentence("changed.joined", name=name)
         if subject.missing_subject == "drop":
             yield verdict_sentence("changed.ownerless", name=name)
+    yield from _linked_row_sentences(configuration)
     if rows_are_changed(configuration):
         yield verdict_sentence("changed.repaired")
     unkept = unenforced_columns(configuration)
@@ -344,6 +345,15 @@ def _changed_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
     computed = configuration.structure.computed_columns if configuration.structure else ()
     if computed:
         yield verdict_sentence("changed.computed", names=listed_titles(computed, titles))
+
+
+def _linked_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield which rows of linked tables are in no number, and of which counts the verdict says nothing."""
+    tables = configuration.tables or {}
+    for name in sorted(tables):
+        yield verdict_sentence("changed.linked", table=name)
+    for name in configuration.counted_tables:
+        yield verdict_sentence("changed.linked-rows", table=name, most=tables[name].at_most or 1)
 
 
 def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:

@@ -115,7 +115,8 @@ class ReleaseComparison:
     `apart` are columns that are in one release only, or that have different values in the two. `backwards` says so if the
     second release was made before the first; otherwise it is None. `drawn` lists what chance decided in either release before
     rows were counted. `prepared` says in what the preparation of the rows differs, so that no difference is called a change of
-    the table; None where it does not. `values_beyond` says of each column what values beyond its bounds count as.
+    the table; None where it does not. `values_beyond` says of each column what values beyond its bounds count as. `linked` are
+    the linked tables of either release whose rows were counted, in words: these counts are not compared.
     """
 
     total: Change
@@ -126,6 +127,7 @@ class ReleaseComparison:
     drawn: tuple[str, ...] = ()
     prepared: Sentence | None = None
     values_beyond: tuple[str, ...] = ()
+    linked: str = ""
 
     @property
     def changed(self) -> tuple[Change, ...]:
@@ -149,11 +151,14 @@ class ReleaseComparison:
 
     @property
     def totals(self) -> Sentence:
-        """A sentence on how many records each release has."""
+        """Sentences on how many records each release has, and on counts that are not compared."""
         before = _count_sentence(self.total.before)
-        return report_sentence(
+        totals = report_sentence(
             "change.totals", before=before, after=_count_sentence(self.total.after)
         )
+        if not self.linked:
+            return totals
+        return report_sentence("change.totals-linked", totals=totals, tables=self.linked)
 
     @property
     def drawn_sentence(self) -> Sentence | None:
@@ -232,6 +237,9 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
         drawn=tuple(dict.fromkeys(drawn)),
         prepared=_prepared(before, after, shared),
         values_beyond=tuple(_values_beyond(after.configuration, shared)),
+        linked=listed(
+            sorted({*before.configuration.counted_tables, *after.configuration.counted_tables})
+        ),
     )
 
 

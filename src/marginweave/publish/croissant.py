@@ -129,7 +129,8 @@ def _description(configuration: Configuration, statement: PrivacyStatement) -> s
     sentences: list[str | Sentence | None] = [configuration.description]
     counted = configuration.counted_with(statement.bounds_of_lengths)
     if counted:
-        sentences.append(report_sentence("dataset.counted", counted=counted))
+        of = " of the source" if configuration.tables else ""
+        sentences.append(report_sentence("dataset.counted", of=of, counted=counted))
     if statement.uncounted:
         sentences.append(statement.uncounted.words)
     if configuration.followed_tables:

@@ -28,7 +28,12 @@ from marginweave.evaluate.distances import (
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
 from marginweave.evaluate.undeclared import with_uncounted
-from marginweave.evaluate.verdict import DrawFacts, release_verdict, verdict
+from marginweave.evaluate.verdict import (
+    DrawFacts,
+    _changed_row_sentences,
+    release_verdict,
+    verdict,
+)
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.compression import Compression
 from marginweave.observations.uncounted import uncounted_rows
@@ -36,6 +41,8 @@ from marginweave.released.evaluation import Association, MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, Verdict, grade
 from marginweave.texts.sentences import verdict_sentence
 from tests.support.configurations import configuration
+from tests.support.linked_counts import counted_hospital
+from tests.support.linked_tables import hospital
 from tests.support.published import EVALUATION
 
 NAMES = ("sex", "region", "age", "grade")
@@ -1066,3 +1073,16 @@ def test_only_who_names_what_is_counted_is_advised_to_leave_it_to_auto(
     )
     (advised,) = [line for line in found.advice if "(`rows:`)" in line]
     assert said in advised
+
+
+def test_a_verdict_says_what_it_leaves_out_of_linked_tables() -> None:
+    """Rows that belong to nobody, and counts of rows; of tables that columns are derived from alone only the former."""
+    counted = " ".join(map(str, _changed_row_sentences(counted_hospital())))
+    derived = " ".join(map(str, _changed_row_sentences(hospital())))
+    for said in (counted, derived):
+        assert (
+            "Rows of stays without an id, or with the id of no row of the source, are in no number"
+            in said
+        )
+    words = "Of stays at most 2 rows of each unit are in counts of rows"
+    assert [words in said for said in (counted, derived)] == [True, False]
