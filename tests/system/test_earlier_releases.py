@@ -125,7 +125,7 @@ def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
 
 
 def _names_the_first(place: Path) -> dict[str, bool]:
-    """Whether each promise of a release says that it stands beside what run first has told."""
+    """Whether each promise of a release says that it is of what the release adds to run first."""
     not_covered = json.loads((place / "privacy.json").read_text())["not_covered"]
     croissant = json.loads((place / "croissant.json").read_text())
     report = (place / "report.html").read_text()

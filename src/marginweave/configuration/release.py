@@ -95,8 +95,8 @@ class Configuration(Sections):
     @property
     def followed_tables(self) -> str:
         """Known tables of another source, in words: the model and records agree with these, and not with what was counted."""
-        tables = [known for known in self.totals if known.table.origin == "other-source"]
-        return listed([known.crossed_names for known in tables])
+        followed = [totals for totals in self.totals if totals.table.origin == "other-source"]
+        return listed([totals.crossed_names for totals in followed])
 
     @property
     def earlier_runs(self) -> str:

@@ -66,26 +66,22 @@ class LinkedAnswers:
         words = counts_sentence(
             f"of.linked-{question.each}", table=self.name, most=self.table.at_most or 1
         )
-        asked = self._names_of_gaps(question)
+        about = About(Counted.PART, str(words))
         for answer in self.answers(question).ask(question):
-            empty = {name for name, label in answer.group.items() if label == MISSING}
-            notes = [
-                Note(f"cells of {name} that are not as declared count as missing", of_column=True)
-                for name in self.table.columns
-                if name in asked | empty
-            ]
-            yield replace(
-                answer, about=About(Counted.PART, str(words)), notes=(*answer.notes, *notes)
-            )
+            notes = (*answer.notes, *self._notes_on_gaps(question, answer))
+            yield replace(answer, about=about, notes=notes)
 
-    @staticmethod
-    def _names_of_gaps(question: Question) -> set[str]:
-        """Return the columns of whose missing cells a question asks by a condition."""
-        return {
-            name
-            for name, condition in question.where
-            if MISSING in (condition.but if isinstance(condition, Condition) else condition)
-        }
+    def _notes_on_gaps(self, question: Question, answer: Answer) -> Iterator[Note]:
+        """Yield a note for each column of whose missing cells an answer is, by its group or by a condition."""
+        missing = {name for name, label in answer.group.items() if label == MISSING}
+        for name, condition in question.where:
+            texts = condition.but if isinstance(condition, Condition) else condition
+            if MISSING in texts:
+                missing.add(name)
+        for name in self.table.columns:
+            if name in missing:
+                words = f"cells of {name} that are not as declared count as missing"
+                yield Note(words, of_column=True)
 
     def answers(self, question: Question) -> MarginalAnswers:
         """Return the answers in which each row counts one, or each unit, as the question asks."""

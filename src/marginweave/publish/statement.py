@@ -178,7 +178,7 @@ def promise(configuration: Configuration, plan: Plan, release: ReleaseFacts) -> 
             (
                 *_stops(configuration),
                 *known_sentences(configuration, from_these_rows=True),
-                *_told_before(configuration),
+                *_earlier_counts(configuration),
             )
         ),
         invariants=_invariants(configuration),
@@ -194,8 +194,8 @@ def _stops(configuration: Configuration) -> Iterator[Sentence]:
         yield SKIPS
 
 
-def _told_before(configuration: Configuration) -> Iterator[Sentence]:
-    """Yield what earlier releases have told, whose counts are used again and are in the files of this one."""
+def _earlier_counts(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield that counts of earlier releases, which are in the files of this one, have guarantees of their own."""
     if configuration.earlier:
         yield report_sentence("not-covered.earlier", runs=configuration.earlier_runs)
 

@@ -100,7 +100,7 @@ def counts_table(
 
 def counts_of_others(configuration: Configuration) -> str:
     """Return words for the counts that adjusted ones follow from beside those of this release; empty without any."""
-    tables = listed([known.crossed_names for known in configuration.totals])
+    tables = listed([totals.crossed_names for totals in configuration.totals])
     if configuration.earlier:
         key = "besides.both" if tables else "besides.earlier"
     elif tables:
