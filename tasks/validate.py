@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import compact_table, in_blocks, pack_table
-from marginweave.drafts.tally import Usability
 from marginweave.linked.source import ReleaseSource
+from marginweave.linked.usability import LinkedUsability
 from marginweave.runs.capabilities import RunReference, StageResult
 
 from ..schemas.expectations import Suite
@@ -34,8 +35,10 @@ def validate(reference: RunReference) -> StageResult:
         suite = Suite(table_suite, raw_input=True) if table_suite is not None else None
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
-        usability = Usability(configuration)
         source = ReleaseSource.of(reference.places, configuration)
+        usability = LinkedUsability(configuration, unlinked=source.unlinked)
+        if reference.stops:
+            source = replace(source, watch=usability.add_linked)
         # The states of the files before and after show a change while rows are read, even one that is undone; they miss a
         # change before. The digest shows any change before the first row, or before the last check, that is not undone.
         with source.unchanged(_CHANGED):

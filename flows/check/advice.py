@@ -16,7 +16,9 @@ from marginweave.configuration.columns import MeasuredColumn, SetColumn
 from marginweave.configuration.yaml_lines import yaml_line
 from marginweave.drafts.look import ColumnLook
 from marginweave.drafts.tally import Unusable, value_words
+from marginweave.linked.source import UnlinkedRows
 from marginweave.linked.tallies import NestedTally
+from marginweave.linked.usability import Unlinked
 from marginweave.released.evaluation import BrokenRule
 from marginweave.sources.long_cells import LongCells
 from marginweave.texts.sentences import Sentence, Share, sentence
@@ -113,10 +115,19 @@ def _limits_key(column: MeasuredColumn) -> str:
     return "within" if column.buys_bounds else "bounds"
 
 
-def linked_findings(column: MeasuredColumn, look: ColumnLook) -> Iterator[Remark]:
-    """Yield the findings on a column of a linked table, which derived columns read. None of them stops a run."""
+def linked_findings(
+    column: MeasuredColumn, look: ColumnLook, *, counted: bool, on_purpose: bool
+) -> Iterator[Remark]:
+    """Yield the findings on a column of a linked table; they stop a run where the table is `counted`.
+
+    `on_purpose` as in `unusable`.
+    """
     then = "rows" if column.outside is None else ""
+    fault = look.unusable(on_purpose=on_purpose) if counted else None
     for found in column_findings(column, look, on_purpose=True, undeclared=False, then=then):
+        if fault is not None and (found.severity is not Severity.NOTE):
+            yield replace(found, severity=Severity.STOPS)
+            continue
         if not (look.is_constant and found.severity is Severity.NOTE):
             yield replace(found, severity=max(found.severity, Severity.LOOK))
 
@@ -213,17 +224,21 @@ def ownerless_finding(name: str, share: float) -> Remark:
     return _remark(Severity.LOOK, share, "table.ownerless", name=name)
 
 
-def unlinked_finding(by: str, without_id: int, orphans: int, rows: int) -> Remark:
-    """Return the finding on rows of a linked table that have no id in the column `by`, or the id of no row of the source."""
-    share = (without_id + orphans) / rows
+def unlinked_finding(by: str, unlinked: UnlinkedRows) -> Remark | None:
+    """Return the finding on a linked table without rows, or with some that belong to nobody by the column `by`."""
+    if not unlinked.rows:
+        return NO_ROWS
+    lost = unlinked.without_id + unlinked.orphans
+    if not lost:
+        return None
     return _remark(
-        Severity.LOOK,
-        share,
+        Severity.LOOK if Unlinked.of(unlinked) is None else Severity.STOPS,
+        lost / unlinked.rows,
         "table.unlinked",
         by=by,
-        without_id=without_id,
-        orphans=orphans,
-        rows=rows,
+        without_id=unlinked.without_id,
+        orphans=unlinked.orphans,
+        rows=unlinked.rows,
     )
 
 

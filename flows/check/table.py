@@ -95,7 +95,7 @@ def check_table(request: Request) -> list[CheckedRow]:
     if long_cells is not None:
         rows.append(CheckedRow(subject="table", findings=(long_cells_finding(long_cells),)))
     rows += linked.rows()
-    rows += _unlinked_rows(source)
+    rows += unlinked_rows(source)
     for name, tally in zip(configuration.counted_tables, tallies.values(), strict=True):
         rows += _counted_rows(name, tally)
     return sorted(rows, key=lambda row: row.order)
@@ -116,28 +116,33 @@ class LinkedInspection:
             look.add(kind.judge(rows.cells(name)))
 
     def rows(self) -> Iterator[CheckedRow]:
-        """Yield a row for each column that has missing cells, or findings; none of these stops a run."""
+        """Yield a row for each column that has missing cells, or findings."""
         for (table, name), look in self.looks.items():
             linked = (self.configuration.tables or {})[table]
             column = linked.columns[name]
             assert isinstance(column, MeasuredColumn)
             if name not in linked.clamped_names:
                 look.beyond = 0
-            findings = tuple(linked_findings(column, look))
+            findings = tuple(
+                linked_findings(
+                    column,
+                    look,
+                    counted=table in self.configuration.counted_tables,
+                    on_purpose=name in handled(self.configuration.written, table),
+                )
+            )
             if findings or look.missing:
                 share = look.missing / max(look.cells, 1)
                 subject = f"tables.{table}.{name}"
                 yield CheckedRow(subject=subject, missing=share, findings=findings)
 
 
-def _unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
-    """Yield a row for each linked table that has rows without an id, or with the id of no row of the source."""
+def unlinked_rows(source: ReleaseSource) -> Iterator[CheckedRow]:
+    """Yield a row for each linked table that has no rows, or rows without an id or with the id of no row of the source."""
     for linked in source.linked:
         unlinked = source.unlinked.get(linked.name)
-        if unlinked is not None and unlinked.without_id + unlinked.orphans:
-            finding = unlinked_finding(
-                linked.by, unlinked.without_id, unlinked.orphans, unlinked.rows
-            )
+        finding = None if unlinked is None else unlinked_finding(linked.by, unlinked)
+        if finding is not None:
             yield CheckedRow(subject=f"tables.{linked.name}", findings=(finding,))
 
 

@@ -53,9 +53,10 @@ def value_words(column: MeasuredColumn) -> str:
     return column.value_form or "a declared value"
 
 
-def handled(written: str) -> frozenset[str]:
-    """Return the columns whose `outside` is written in the configuration, on purpose."""
-    columns = mapping_of(written)["columns"]
+def handled(written: str, table: str = "") -> frozenset[str]:
+    """Return the columns of the source, or of a linked table, whose `outside` is written in the configuration, on purpose."""
+    configuration = mapping_of(written)
+    columns = configuration["tables"][table]["columns"] if table else configuration["columns"]
     with_outside = []
     for name, column in columns.items():
         if isinstance(column, Mapping) and "outside" in column:
@@ -124,6 +125,22 @@ class Usability:
         """
         if not any(tally.cells for tally in self.tallies.values()):
             raise _unusable_table(_NO_ROWS, "", "Give fit a table that has rows")
+        lost = self._lost_columns(written)
+        linked = self._lost_linked_columns(written)
+        alone = self._lost_tables()
+        if not (lost or linked or alone):
+            return
+        reasons = "; ".join((*alone, *lost, *linked))
+        place = "config" if lost else 'config["tables"][TABLE]'
+        is_most = not alone and {*lost.values(), *linked.values()} == {Unusable.MOST}
+        meant = f'{place}["columns"][NAME]["outside"] = "null"'
+        if not is_most:
+            meant = f'del {place}["columns"][NAME]'
+        in_python = _IN_PYTHON.format(meant=meant) if lost or linked else _IDS_IN_PYTHON
+        raise _unusable_table(reasons, _MEANT if is_most else "", in_python)
+
+    def _lost_columns(self, written: str) -> dict[str, Unusable]:
+        """Return the faults of columns of the source, by what is said of each."""
         on_purpose = handled(written)
         faults: dict[str, Unusable] = {}
         for name, tally in self.tallies.items():
@@ -134,13 +151,15 @@ class Usability:
                 table = self.configuration.linked_table_of(name)
                 source = f", which follows from rows of tables.{table}" if table else ""
                 faults[f"column {name!r}{source}: {fault.of(column)}"] = fault
-        if faults:
-            reasons = "; ".join(faults)
-            if set(faults.values()) == {Unusable.MOST}:
-                in_python = _IN_PYTHON.format(meant='config["columns"][NAME]["outside"] = "null"')
-                raise _unusable_table(reasons, _MEANT, in_python)
-            in_python = _IN_PYTHON.format(meant='del config["columns"][NAME]')
-            raise _unusable_table(reasons, "", in_python)
+        return faults
+
+    def _lost_linked_columns(self, written: str) -> dict[str, Unusable]:  # noqa: ARG002 - none here
+        """Return the faults of columns of linked tables, by what is said of each."""
+        return {}
+
+    def _lost_tables(self) -> list[str]:
+        """Return what is said of each linked table that is lost."""
+        return []
 
 
 def _unusable_table(why: str, meant: str, in_python: str) -> UnusableTableError:
@@ -157,4 +176,7 @@ _MEANT = "write `outside: null` to the column; or "
 _IN_PYTHON = (
     'Compare the values of the column, frame[NAME].value_counts(), with config["columns"][NAME]. Correct one of them or, '
     "where it is meant, write {meant}"
+)
+_IDS_IN_PYTHON = (
+    'Compare the ids of both frames, and correct config["tables"][TABLE]["by"] or one of the frames'
 )
