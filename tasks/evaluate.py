@@ -24,6 +24,7 @@ from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
+from marginweave.observations.linked_undeclared import linked_undeclared
 from marginweave.observations.tables import Marginals
 from marginweave.released.evaluation import (
     BrokenRule,
@@ -130,6 +131,7 @@ def _draw_facts(
         unreleased=_unreleased(collected),
         contradicted=tuple(names[place] for place in contradicted_attributes(collected)),
         chose_pairs=collected.is_combined,
+        linked=linked_undeclared(collected.linked),
     )
 
 

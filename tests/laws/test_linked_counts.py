@@ -39,6 +39,7 @@ from tests.support.linked_tables import Stay
 from tests.support.stage_draws import MeasuredTable, assert_noise
 
 P, E = Stay("planned", "3"), Stay("emergency", "40")
+U = Stay("unheard-of", "x")
 STATES: tuple[tuple[bool, tuple[Stay, ...]], ...] = (
     (False, ()),
     (False, (P, E)),
@@ -49,6 +50,8 @@ STATES: tuple[tuple[bool, tuple[Stay, ...]], ...] = (
     (True, (P, E)),
     (True, (P, P, E)),
     (True, (E, E, E)),
+    (True, (U,)),
+    (True, (P, U, U)),
 )
 """Whether a patient has a row in the source, and the stays: without the former the latter are orphans."""
 TABLES = list(itertools.product(range(len(STATES)), range(len(STATES))))

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from marginweave.configuration.columns.base import NOT_DECLARED
 from marginweave.released.statement import PrivacyStatement
 from tests.support.command_line import CommandLine
 from tests.support.linked_tables import HOSPITAL, STAYS, Stay, derived_by_definition
@@ -114,6 +115,10 @@ def test_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) 
     assert any("all rows of stays with this id" in text for text in statement.preparation)
     assert any("Rows of one person in stays" in text for text in statement.assumptions)
     assert any("Rows of stays were counted in two ways" in text for text in statement.preparation)
+    linked = {(row.column, row.count_of): row for row in statement.linked_undeclared or ()}
+    assert [linked["kind", each].found for each in ("units", "rows")] == [True, True]
+    assert not linked["days", "rows"].found
+    assert linked["kind", "rows"].words in evaluation["verdict"]["says"]
     check_rows(folder / "release", stays)
     asked = marginweave("query", "r", "--table", "stays", "--each", "unit", "--by", "kind")
     assert asked.returncode == 2
@@ -145,7 +150,7 @@ def check_rows(release: Path, stays: list[list[Stay]]) -> None:
     for each, kept in (("units", 1.0), ("rows", None)):
         cells = kinds[kinds["count_of"] == each].set_index("value_1")
         sigmas = (cells["high"] - cells["count"].clip(lower=0)) / 1.9
-        assert list(cells.index) == ["planned", "emergency", "birth", ""]
+        assert list(cells.index) == ["planned", "emergency", "birth", "", NOT_DECLARED]
         total = sum(min(len(those), 1 if kept else AT_MOST) for those in stays)
         assert abs(cells["count"].sum() - total) < 6 * 2 * sigmas.max()
         if kept:

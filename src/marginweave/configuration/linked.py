@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
 
 from marginweave.base.errors import MustError, UnconfirmedError
+from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
 from marginweave.configuration.execution import Source
 from marginweave.configuration.rules.conditions import Allowed, Condition
@@ -208,6 +209,22 @@ class LinkedTable(FrozenModel):
         """Return whether a cell of a column can be missing as it is declared; `usual` is as in `missing_texts`."""
         return bool(self.missing_texts(column, usual)) or (
             getattr(self.columns[column], "outside", None) == "null"
+        )
+
+    def attribute(self, column: str, usual: Texts) -> Attribute:
+        """Return what is counted of a measured column: its values, and as codes of their own what can be no value.
+
+        A cell can be missing as it is declared, or not as declared unless `outside` says what such a cell is; `usual` is as in
+        `missing_texts`.
+        """
+        declared = self.columns[column]
+        is_declared = getattr(declared, "outside", None) is not None
+        return Attribute(
+            name=column,
+            column=column,
+            labels=declared.labels,
+            optional=is_declared or self.can_be_missing(column, usual),
+            undeclared=not is_declared,
         )
 
     def missing_texts(self, column: str, usual: Texts) -> Texts:

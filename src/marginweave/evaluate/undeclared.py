@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.domain.labels import UndeclaredCells
 from marginweave.observations.combinations import Aggregates
+from marginweave.observations.linked_undeclared import LinkedUndeclared
 from marginweave.released.verdict import Publication, Verdict
 from marginweave.texts.sentences import Sentence, verdict_sentence
 
@@ -26,8 +27,9 @@ def with_undeclared(
     counts: Aggregates,
     titles: Mapping[str, str],
     configuration: Configuration,
+    linked: Sequence[LinkedUndeclared] = (),
 ) -> Verdict:
-    """Return the verdict with a sentence for each column with cells that are not as declared.
+    """Return the verdict with a sentence for each column with cells that are not as declared, `linked` ones included.
 
     There is one more sentence for all sets, and one for all columns, where such cells are not counted. The verdict is one grade
     worse where at least 1 % of some column is not as declared, and not for publication from 10 %: by the lower end of the
@@ -37,6 +39,7 @@ def with_undeclared(
     record_count = counts.record_count
     record_deviation = counts.record_deviation
     lower_ends = [cells.share_ends(record_count, record_deviation)[0] for cells in undeclared]
+    lower_ends += [decided.lower_end for decided in linked if decided.cells.found]
     publication = _lower_grade(verdict.publication, max(lower_ends, default=0.0))
 
     says = [undeclared_sentence(cells, counts, configuration, titles) for cells in undeclared]
@@ -52,7 +55,9 @@ def with_undeclared(
     tables = sorted({configuration.linked_table_of(cells.name) for cells in undeclared} - {""})
     if tables:
         advice.append(verdict_sentence("undeclared-advice.rows", tables=listed(tables)))
-    if any(cells.kept or cells.of_set for cells in undeclared):
+    found_linked = _of_each_column(linked)
+    says += [linked_undeclared_sentence(decided, configuration) for decided in found_linked]
+    if found_linked or any(cells.kept or cells.of_set for cells in undeclared):
         advice.append(verdict_sentence("undeclared-advice.declare"))
     known_columns = [cells.name for cells in undeclared if not (cells.kept or cells.of_set)]
     if known_columns:
@@ -76,6 +81,19 @@ def undeclared_sentence(
         return verdict_sentence("undeclared.by-rows", share=share, table=table)
     is_by_rule = cells.name in configuration.missing_by_rule
     return verdict_sentence(f"undeclared.{'by-rule' if is_by_rule else 'sentence'}", share=share)
+
+
+def linked_undeclared_sentence(decided: LinkedUndeclared, configuration: Configuration) -> Sentence:
+    """Return the sentence on the cells of a column of a linked table that are not as declared."""
+    share = decided.cells.sentence(decided.total, decided.total_deviation, decided.cells.name)
+    most = (configuration.tables or {})[decided.table].at_most or 1
+    return verdict_sentence(f"undeclared.linked-{decided.count_of}", share=share, most=most)
+
+
+def _of_each_column(linked: Iterable[LinkedUndeclared]) -> list[LinkedUndeclared]:
+    """Return what was found of each column, by rows where these have it."""
+    of_columns = {decided.cells.name: decided for decided in linked if decided.cells.found}
+    return [of_columns[name] for name in sorted(of_columns)]
 
 
 def listed_titles(names: Iterable[str], titles: Mapping[str, str]) -> str:

@@ -53,6 +53,7 @@ from marginweave.evaluate.undeclared import (
 )
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
+from marginweave.observations.linked_undeclared import LinkedUndeclared
 from marginweave.observations.tables import ChosenMisfit
 from marginweave.released.evaluation import Association, ErrorParts, MarginalBound, Measure
 from marginweave.released.verdict import (
@@ -95,7 +96,8 @@ class DrawFacts:
     none was selected. `misfit` is the distance of the sets that rounds chose from the model (`Marginals.misfit`).
     `unreleased` has, for private domains, the number of records whose value was not released, as drawn, and the standard
     deviation of the noise of that count. `contradicted` names columns whose counts in earlier releases are other ones than
-    those drawn. `chose_pairs`: there were few records, so that few pairs were chosen (`Marginals.is_combined`).
+    those drawn. `chose_pairs`: there were few records, so that few pairs were chosen (`Marginals.is_combined`). `linked` has
+    the cells of linked tables that are not as declared.
     """
 
     lone: float | None = None
@@ -103,6 +105,7 @@ class DrawFacts:
     unreleased: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     contradicted: tuple[str, ...] = ()
     chose_pairs: bool = False
+    linked: tuple[LinkedUndeclared, ...] = ()
 
 
 def release_verdict(
@@ -219,7 +222,7 @@ def _add_configuration_sentences(
         configuration, counts, has_advice=bool(verdict.advice), is_automatic=is_automatic
     )
     verdict = verdict.model_copy(update={"advice": (*verdict.advice, *map(str, about_rows))})
-    verdict = with_undeclared(verdict, counts, titles, configuration)
+    verdict = with_undeclared(verdict, counts, titles, configuration, facts.linked)
     verdict = with_uncounted(verdict, counts, titles, configuration)
     totals = list(total_sentences(counts, configuration))
     says = (*_changed_row_sentences(configuration), *totals, *apart_sentences(apart, titles))

@@ -22,19 +22,21 @@ from marginweave.answers.tables import tables_of
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import Column, MeasuredColumn
-from marginweave.configuration.columns.base import MISSING
 from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.question import Question
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.values import listed
-from marginweave.domain.labels import Domain
+from marginweave.domain.labels import Domain, UndeclaredCells
 from marginweave.domain.zeros import domain_sizes
 from marginweave.inference.answers import Answers, find_release
 from marginweave.observations.linked import CountOf, spread_of
 from marginweave.observations.tables import Observation
 from marginweave.publish.tables import read_columns
-from marginweave.released.statement import LinkedStatement, PrivacyStatement
+from marginweave.released.statement import (
+    LinkedStatement,
+    LinkedUndeclaredStatement,
+    PrivacyStatement,
+)
 from marginweave.texts.sentences import counts_sentence
 
 OF_SOURCE = "source."
@@ -47,7 +49,7 @@ class LinkedAnswers:
     """Answers questions about one linked table of a release, from the counts of the cells of its histograms.
 
     `configuration` is that of the counts, and `domain` that of the source. `histograms` has what privacy.json says of each, and
-    its counts.
+    its counts; `undeclared` what it says of cells of the table that are not as declared.
     """
 
     name: str
@@ -55,6 +57,7 @@ class LinkedAnswers:
     configuration: Configuration
     domain: Domain
     histograms: Sequence[tuple[LinkedStatement, pa.Array]]
+    undeclared: Sequence[LinkedUndeclaredStatement] = ()
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """Yield an answer for each group of a question.
@@ -68,20 +71,17 @@ class LinkedAnswers:
         )
         about = About(Counted.PART, str(words))
         for answer in self.answers(question).ask(question):
-            notes = (*answer.notes, *self._notes_on_gaps(question, answer))
+            notes = (*answer.notes, *self._notes_on_denominators(question))
             yield replace(answer, about=about, notes=notes)
 
-    def _notes_on_gaps(self, question: Question, answer: Answer) -> Iterator[Note]:
-        """Yield a note for each column of whose missing cells an answer is, by its group or by a condition."""
-        missing = {name for name, label in answer.group.items() if label == MISSING}
-        for name, condition in question.where:
-            texts = condition.but if isinstance(condition, Condition) else condition
-            if MISSING in texts:
-                missing.add(name)
-        for name in self.table.columns:
-            if name in missing:
-                words = f"cells of {name} that are not as declared count as missing"
-                yield Note(words, of_column=True)
+    def _notes_on_denominators(self, question: Question) -> Iterator[Note]:
+        """Yield a note where a share is of all rows, also of those whose asked cells are not as declared."""
+        found = {row.column for row in self.undeclared if row.found}
+        asked = [name for name, _ in question.where if name in found]
+        if question.asked == "share" and asked:
+            yield Note(
+                f"a share is of all rows, also of those whose {listed(asked)} is not as declared"
+            )
 
     def answers(self, question: Question) -> MarginalAnswers:
         """Return the answers in which each row counts one, or each unit, as the question asks."""
@@ -147,9 +147,11 @@ class LinkedAnswers:
             assert isinstance(column, MeasuredColumn)
             missing = self.table.missing_texts(name, self.configuration.missing)
             columns[name] = column.model_copy(update={"missing": missing})
-            attributes.append(Attribute(name=name, column=name, labels=column.labels))
+            attributes.append(self.table.attribute(name, self.configuration.missing))
             values.append(column.labels)
         undeclared = [cells for cells in self.domain.undeclared if cells.name in of_source]
+        decided = [row for row in self.undeclared if row.count_of == count_of]
+        undeclared += [_cells(row) for row in decided]
         counted = self.configuration.of_columns(columns, attributes)
         domain = Domain(
             names=tuple(attribute.name for attribute in attributes),
@@ -166,14 +168,30 @@ class LinkedAnswers:
             if seen.count_of == count_of:
                 axes = tuple(places[name] for name in seen.columns)
                 observations.append(_observation(seen, counts, axes, sizes))
+        codes = Codes(configuration=counted, domain=domain, sizes=sizes)
         return MarginalAnswers(
             squares=LeastSquares(tables_of(observations, sizes)),
-            codes=Codes(configuration=counted, domain=domain, sizes=sizes),
+            codes=codes,
             measured_together=[
                 tuple(attributes[axis].name for axis in seen.attributes) for seen in observations
             ],
             sampled=_NO_SAMPLE,
+            undeclared={row.column: row.words.rstrip(".") for row in decided if row.found},
+            lowered=codes.lowered,
         )
+
+
+def _cells(row: LinkedUndeclaredStatement) -> UndeclaredCells:
+    """Return the cells of a column that are not as declared, by its name in questions."""
+    return UndeclaredCells(
+        name=row.column,
+        count=row.count,
+        deviation=row.deviation,
+        low=row.low,
+        high=row.high,
+        found=row.found,
+        kept=row.found,
+    )
 
 
 def _observation(
@@ -211,6 +229,7 @@ def open_linked(place: Path, name: str) -> LinkedAnswers:
         configuration=declared.with_bounds(statement.bounds).with_undeclared(declared.undeclared),
         domain=statement.released_domain,
         histograms=[(seen, counts) for seen, counts in histograms if seen.table == name],
+        undeclared=[row for row in statement.linked_undeclared or () if row.table == name],
     )
 
 

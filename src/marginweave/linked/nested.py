@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.base.arrays import Integers
+from marginweave.configuration.columns import Texts
 from marginweave.configuration.linked import LinkedTable
 from marginweave.linked.derivations import DerivedColumn, LinkedRows
 from marginweave.prepare.codes import Codes, code_type
@@ -21,19 +22,22 @@ class NestedRows(DerivedColumn):
     DP: 1-stable for units that come, go or change with all their rows: the value of a unit is a function of its rows.
     """
 
-    def __init__(self, units: int, table: LinkedTable) -> None:
+    def __init__(self, units: int, table: LinkedTable, usual_missing: Texts) -> None:
         super().__init__(units)
-        self._kinds = [code_type(len(column.labels)) for column in table.columns.values()]
-        self._names = tuple(table.columns)
+        self._attributes = [table.attribute(name, usual_missing) for name in table.columns]
+        self._kinds = [code_type(len(each.labels) + len(each.gaps)) for each in self._attributes]
         self._owners: list[Integers] = []
-        self._codes: list[list[Codes]] = [[] for _ in self._names]
+        self._codes: list[list[Codes]] = [[] for _ in self._attributes]
 
     def add(self, rows: LinkedRows) -> None:
-        """Keep the units and codes of the rows; a cell that is not as declared has the code of a missing value."""
+        """Keep the units and codes of the rows; a cell that is not as declared has the last code of its column."""
         self._owners.append(rows.units)
-        for name, kind, parts in zip(self._names, self._kinds, self._codes, strict=True):
-            codes = rows.values[name].encode(rows.clean(name), None)
-            parts.append(codes.astype(kind))
+        for attribute, kind, parts in zip(self._attributes, self._kinds, self._codes, strict=True):
+            name = attribute.name
+            codes = rows.values[name].encode(rows.clean(name), None).astype(kind)
+            if attribute.undeclared:
+                codes[rows.undeclared(name)] = len(attribute.labels) + len(attribute.gaps) - 1
+            parts.append(codes)
 
     def values(self) -> pa.Array:
         """Return a list for each unit, and last the empty one of a unit without rows; shape (units + 1,)."""

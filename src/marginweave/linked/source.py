@@ -287,7 +287,7 @@ class ReleaseSource:
         """Return a column in the making: derived, or with the rows themselves."""
         if name in linked.table.derive:
             return derived_column(self.configuration, linked.table, name, units)
-        return NestedRows(units, linked.table)
+        return NestedRows(units, linked.table, self.configuration.missing)
 
     def types(self, columns: Sequence[str]) -> dict[str, str]:
         """Return the types that columns have in the schema of the source; derived columns have none."""

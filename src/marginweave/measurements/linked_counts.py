@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,6 +21,7 @@ from marginweave.base.arrays import Integers
 from marginweave.base.budget import Stability
 from marginweave.base.digests import counts_digest, fractions_digest, text_digest
 from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.columns.base import MISSING
 from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.release import Configuration
 from marginweave.counts.marginals import AnyCodes, cells
@@ -94,11 +95,25 @@ class LinkedColumns:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of codes of each column; a column of the table has one for cells without a declared value."""
+        """Number of codes of each column by which noise is shared and pairs are chosen: cells without a value have one.
+
+        Those that are not as declared have one more where tables are counted (`own_sizes`).
+        """
         public = public_sizes(self.configuration)
         of_source = [public[place] for place in self.attributes]
         own = [len(column.labels) + 1 for column in self.table.columns.values()]
         return (*of_source, *own)
+
+    @cached_property
+    def own_attributes(self) -> tuple[Attribute, ...]:
+        """What is counted of each column of the table."""
+        usual = self.configuration.missing
+        return tuple(self.table.attribute(name, usual) for name in self.table.columns)
+
+    @property
+    def own_sizes(self) -> tuple[int, ...]:
+        """Number of codes that each column of the table is counted by."""
+        return tuple(len(each.labels) + len(each.gaps) for each in self.own_attributes)
 
     @cached_property
     def cliques(self) -> tuple[Clique, ...]:
@@ -128,20 +143,23 @@ class LinkedColumns:
         return tuple(c for c in self.cliques if c[0] >= len(self.attributes))
 
     def axes(self, drawn: Drawn) -> tuple[LinkedAxis, ...]:
-        """Return the name of each column and the texts of its codes, None for a missing value. DP: post-processing."""
+        """Return the name of each column and the texts of its codes: None for a missing value. DP: post-processing."""
         labels = released_labels(drawn)
         counted = drawn.counted.attributes
         axes = []
         for place in self.attributes:
-            gaps = (
-                counted[place].gaps
-                if len(counted[place].gaps) > 1
-                else (None,) * len(counted[place].gaps)
-            )
-            axes.append(LinkedAxis("", counted[place].name, (*labels[place], *gaps)))
-        for name, column in self.table.columns.items():
-            axes.append(LinkedAxis(self.name, name, (*column.labels, None)))
+            texts = (*labels[place], *_texts_of_gaps(counted[place]))
+            axes.append(LinkedAxis("", counted[place].name, texts))
+        for attribute in self.own_attributes:
+            texts = (*attribute.labels, *_texts_of_gaps(attribute))
+            axes.append(LinkedAxis(self.name, attribute.name, texts))
         return tuple(axes)
+
+
+def _texts_of_gaps(attribute: Attribute) -> Iterator[str | None]:
+    """Yield the texts of the codes behind those of values: None of a missing one."""
+    for gap in attribute.gaps:
+        yield None if gap == MISSING else gap
 
 
 class LinkedHistograms(Measurement[MarginalCounts]):
@@ -232,8 +250,7 @@ class LinkedHistograms(Measurement[MarginalCounts]):
         columns = self.columns(configuration)
         cliques = self.cliques(configuration)
         released = released_rows(rows, drawn)
-        own = columns.sizes[len(columns.attributes) :]
-        sizes = (*(released.sizes[place] for place in columns.attributes), *own)
+        sizes = (*(released.sizes[place] for place in columns.attributes), *columns.own_sizes)
         tables = [np.zeros([sizes[a] for a in clique], np.int64) for clique in cliques]
         mass = self.unit_mass(configuration)
         for block in rows.encoded():

@@ -19,7 +19,7 @@ CountOf = Literal["units", "rows"]
 class LinkedAxis(NamedTuple):
     """A column of a histogram: of the linked `table`, or of the source where that is empty; and the text of each code.
 
-    None is the text of a cell without a declared value.
+    None is the text of a missing value; `NOT_DECLARED`, the last one, of a cell that is not as declared.
     """
 
     table: str

@@ -30,7 +30,7 @@ _LEVEL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class _NoisyCount:
+class NoisyCount:
     """A noisy count, in which at most `explained` records are records of other cells."""
 
     count: int
@@ -84,11 +84,11 @@ def measured_undeclared(
     for name in (*configuration.undeclared, *configuration.indicated_sets):
         place = places[name]
         larger_tables = [m for m in larger if place in m.attributes and m.complete]
-        counts[name] = _counted(place, [one_way[place], *larger_tables])
+        counts[name] = counted_last(place, [one_way[place], *larger_tables])
     return _decided(configuration, counts)
 
 
-def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
+def counted_last(place: int, tables: Sequence[Observation]) -> NoisyCount:
     """Return how many records have the last code of an attribute, by all tables with it; the first is its own marginal."""
     precision = np.zeros(len(tables))
     sums = np.zeros(len(tables))
@@ -98,7 +98,7 @@ def _counted(place: int, tables: Sequence[Observation]) -> _NoisyCount:
         precision[i] = 1 / (last_cells.size * table.deviation**2)
         sums[i] = float(last_cells.sum())
     mean = sums @ precision / precision.sum()
-    return _NoisyCount(
+    return NoisyCount(
         count=round(float(mean)),
         sigma=float(precision.sum() ** -0.5),
         noise=tables[0].noise,
@@ -130,7 +130,7 @@ def counted_undeclared(
         variance_of_values = values * noise.deviation**2
         sigma = np.sqrt(variance_of_values + variance_of_records)
         values_below = values - len(released)
-        counts[name] = _NoisyCount(
+        counts[name] = NoisyCount(
             count=records - int(released.sum()),
             sigma=float(sigma),
             explained=values_below * noise.threshold + cut,
@@ -195,7 +195,7 @@ def ignored_attributes(
 
 
 def _decided(
-    configuration: Configuration, counts: Mapping[str, _NoisyCount]
+    configuration: Configuration, counts: Mapping[str, NoisyCount]
 ) -> tuple[UndeclaredCells, ...]:
     """Return the decision on each column; neither a set nor a column of known counts has such a code."""
     known_columns: set[str] = set()

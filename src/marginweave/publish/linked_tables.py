@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.intervals import LEVEL
+from marginweave.evaluate.undeclared import linked_undeclared_sentence
 from marginweave.mechanisms.normal import ndtri
 from marginweave.observations.linked import LinkedObservation
+from marginweave.observations.linked_undeclared import linked_undeclared
 from marginweave.publish.tables import with_combinations
-from marginweave.released.statement import LinkedStatement
+from marginweave.released.statement import LinkedStatement, LinkedUndeclaredStatement
 
 _LONGEST = 2
 
@@ -23,7 +25,7 @@ def linked_table(observations: Sequence[LinkedObservation]) -> pa.Table:
     `histogram` numbers them from 1. `count_of` is `units` or `rows`. Counts are signed, in units or rows; `deviation` is the
     standard deviation of their noise. `low` and `high` are the ends of an interval that covers the true count with a
     probability of 95 % (`LinkedObservation.spread`); no true count is negative, so that a negative count has the interval of 0.
-    Cells are in C order. A cell without a declared value is null. DP: post-processing.
+    Cells are in C order. A missing value is null. DP: post-processing.
     """
     parts = []
     for number, seen in enumerate(observations, 1):
@@ -71,6 +73,28 @@ def linked_statements(
             deviation=seen.deviation,
             steps=seen.steps,
             most=most,
+        )
+        statements.append(statement)
+    return tuple(statements)
+
+
+def undeclared_statements(
+    observations: Sequence[LinkedObservation], configuration: Configuration
+) -> tuple[LinkedUndeclaredStatement, ...]:
+    """Return the facts of privacy.json on cells of linked tables that are not as declared."""
+    statements = []
+    for decided in linked_undeclared(observations):
+        cells = decided.cells
+        statement = LinkedUndeclaredStatement(
+            table=decided.table,
+            column=decided.column,
+            count_of=decided.count_of,
+            count=cells.count,
+            deviation=cells.deviation,
+            low=cells.low,
+            high=cells.high,
+            found=cells.found,
+            words=str(linked_undeclared_sentence(decided, configuration)),
         )
         statements.append(statement)
     return tuple(statements)

@@ -143,6 +143,26 @@ class LinkedStatement(Described):
     )
 
 
+class LinkedUndeclaredStatement(Described):
+    """How many cells of a column of a linked table were not as declared, in a count of its units or rows."""
+
+    table: str = Field(description="Name of the linked table.")
+    column: str = Field(description="Name of its column.")
+    count_of: Literal["units", "rows"] = Field(
+        description="What is counted, as in the histograms of the table."
+    )
+    count: int = Field(description="As counted, with noise, in units or rows; never below 0.")
+    deviation: float = Field(
+        description="Standard deviation of the noise of this count, in units or rows."
+    )
+    low: int = Field(description="At least so many, in units or rows, with a confidence of 95 %.")
+    high: int = Field(description="At most so many.")
+    found: bool = Field(
+        description="Whether there are more than noise explains, with a confidence of 99.9 % for all linked tables together."
+    )
+    words: str = Field(description="The same as a share of the cells, for a reader.")
+
+
 class CountsStatement(Described):
     """What was computed from draws."""
 
@@ -171,6 +191,9 @@ class MarginalsStatement(Described):
     )
     linked: tuple[LinkedStatement, ...] | None = optional(
         "Every histogram of the rows of linked tables, as rows of linked.parquet."
+    )
+    linked_undeclared: tuple[LinkedUndeclaredStatement, ...] | None = optional(
+        "Of each column of counted linked tables that can have such cells, how many were not as declared."
     )
 
 

@@ -44,7 +44,7 @@ _UNKNOWN = {
         "linked.cells",
     ),
     "follows from released values": (
-        *("not_measured", "confidence", "verdict"),
+        *("not_measured", "confidence", "verdict", "linked_undeclared"),
         *("noise.threshold", "noise.raised_from", "noise.candidates"),
     ),
     "words": ("preparation", "assumptions", "not_covered", "composition"),

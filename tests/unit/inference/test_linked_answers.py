@@ -170,15 +170,7 @@ def test_the_file_has_what_answers_read() -> None:
     assert {row["column_1"] for row in pairs if row["count_of"] == "rows"} == {"stays.kind"}
 
 
-def test_what_cells_count_as_is_said_of_the_rows_of_a_linked_table() -> None:
-    """Where an answer looks at missing cells, which hold those not as declared; and of numbers in the statement."""
-    asked = read_question({"table": "stays", "each": "row", "by": ["kind"]})
-    told = {one.group["kind"]: one.flag for one in answers().ask(asked)}
-    words = "cells of kind that are not as declared count as missing"
-    assert [words in told[label] for label in ("planned", "(missing)")] == [False, True]
-    where = {"table": "stays", "each": "row", "where": {"kind": ["(missing)"]}}
-    (count,) = answers().ask(read_question(where))
-    assert words in count.flag
+def test_what_numbers_count_as_is_said_of_the_rows_of_a_linked_table() -> None:
     said = " ".join(map(str, preparation_sentences(counted_hospital(), {})))
     assert "of 'stays.days', numbers below 0 count as 0, and above 60 as 60" in said
     assert "'stays.days' to whole numbers" in said
