@@ -45,6 +45,7 @@ _FILES = """\
   explore.html     look into counts and records, in a browser
   privacy.json     the guarantee, its mechanisms and assumptions
   account.json     the account when it was published: its cap, and what was charged"""
+_LINKED_FILE = "\n  linked.csv       counts of rows of linked tables (also .parquet)"
 
 
 def run(
@@ -57,7 +58,7 @@ def run(
 ) -> None:
     """Release a dataset: the whole flow. The same command again resumes, or finds the finished release, free of charge.
 
-    It stops before anything is charged where the table has no rows, or a column of it can hardly be read as declared:
+    It stops before anything is charged where a table has no rows, or a column of it can hardly be read as declared:
     `marginweave check` shows why. A scheduler gives `--yes`, because stopping would itself reveal something about the rows.
 
     Where the configuration says `publish: {approval: required}` it ends at `awaiting approval`. A correction of a published
@@ -279,7 +280,8 @@ def _summarize(
         guarantee = (
             f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
         )
-        out.print(f"{_FILES}\nGuarantee: {guarantee}")
+        linked = _LINKED_FILE * bool(request.configuration.counted_tables)
+        out.print(f"{_FILES}{linked}\nGuarantee: {guarantee}")
     for line in outcome_lines(account, verdict):
         out.print(line.text, style="bold" if line.is_verdict else None)
     if not is_waiting:

@@ -123,6 +123,11 @@ def _lower_grade(publication: Publication, share: float) -> Publication:
     return WORSE[publication] if share >= _SOME else publication
 
 
+def uncounted_title(title: str, configuration: Configuration) -> str:
+    """Return what a sentence on rows that are not counted calls the unit: beside linked tables it says of whose rows."""
+    return f"{title} in the source" if configuration.tables else title
+
+
 def with_uncounted(
     verdict: Verdict,
     counts: Aggregates,
@@ -138,7 +143,7 @@ def with_uncounted(
     subject = configuration.privacy.subject
     if uncounted is None or subject is None:
         return verdict
-    title = titles.get(subject.column, subject.column)
+    title = uncounted_title(titles.get(subject.column, subject.column), configuration)
     facts = counts.record_count, counts.record_deviation
     advice = list[Sentence]()
     if uncounted.found and uncounted.least_share(*facts)[1] >= _MUCH:

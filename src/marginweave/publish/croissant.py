@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +53,21 @@ _FILES = {
     "explore.html": ("text/html", "file.explorer"),
 }
 """By name of a file, its media type and the key of the text that says what it has."""
+_LINKED = "linked.parquet"
+_LINKED_FIELDS = {
+    "histogram": ("Integer", "histogram"),
+    "table": ("Text", "table"),
+    "count_of": ("Text", "count-of"),
+    "count": ("Float", "count"),
+    "deviation": ("Float", "deviation"),
+    "low": ("Float", "low"),
+    "high": ("Float", "high"),
+    "column_1": ("Text", "column"),
+    "value_1": ("Text", "value"),
+    "column_2": ("Text", "column"),
+    "value_2": ("Text", "value"),
+}
+"""By name of a column of the histograms of linked tables, its type and the key of the text that says what it has."""
 _TYPES = {
     "bool": "Boolean",
     "int": "Integer",
@@ -107,11 +122,43 @@ def croissant(
             if name in _FILES
         ],
         "recordSet": [
-            {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}
+            {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields},
+            *_linked_records(statement, digests),
         ],
     }
     text = json.dumps(description, indent=1, ensure_ascii=False)
     return f"{text}\n".encode()
+
+
+def _linked_records(
+    statement: PrivacyStatement, digests: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the entry of the histograms of linked tables, with what each kind counts; none where there are no such files."""
+    if not statement.linked or _LINKED not in digests:
+        return
+    sentences = []
+    for seen in {(seen.table, seen.count_of): seen for seen in statement.linked}.values():
+        key = f"linked.{seen.count_of}"
+        sentences.append(report_sentence(key, table=seen.table, most=seen.most))
+    words = [row.words for row in statement.linked_undeclared or () if row.found]
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"linked/{name}",
+            "name": name,
+            "description": str(report_sentence(f"linked.{key}")),
+            "dataType": f"sc:{kind}",
+            "source": {"fileObject": {"@id": _LINKED}, "extract": {"column": name}},
+        }
+        for name, (kind, key) in _LINKED_FIELDS.items()
+    ]
+    yield {
+        "@type": "cr:RecordSet",
+        "@id": "linked",
+        "name": "linked",
+        "description": _paragraph((*sentences, *words)),
+        "field": fields,
+    }
 
 
 def _promise(statement: PrivacyStatement) -> Sentence:

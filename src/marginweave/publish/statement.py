@@ -14,7 +14,7 @@ from marginweave.accounting.charges import Charge
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.evaluate.undeclared import undeclared_sentence
+from marginweave.evaluate.undeclared import uncounted_title, undeclared_sentence
 from marginweave.measurements.plan import Plan
 from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.exponential import Exponential
@@ -136,7 +136,8 @@ def _uncounted(configuration: Configuration, aggregates: Aggregates) -> Uncounte
     subject = configuration.privacy.subject
     if uncounted is None or subject is None:
         return None
-    words = uncounted.sentence(aggregates.record_count, aggregates.record_deviation, subject.column)
+    title = uncounted_title(subject.column, configuration)
+    words = uncounted.sentence(aggregates.record_count, aggregates.record_deviation, title)
     return UncountedStatement(**asdict(uncounted), column=subject.column, words=str(words))
 
 

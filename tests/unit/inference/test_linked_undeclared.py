@@ -14,7 +14,7 @@ import pytest
 from marginweave.configuration.columns.base import NOT_DECLARED
 from marginweave.configuration.question import read_question
 from marginweave.domain.labels import Domain
-from marginweave.evaluate.undeclared import with_undeclared
+from marginweave.evaluate.undeclared import uncounted_title, with_undeclared
 from marginweave.inference.linked_answers import LinkedAnswers
 from marginweave.measurements.linked_counts import linked_observations
 from marginweave.observations.combinations import Aggregates
@@ -198,3 +198,10 @@ def test_the_code_is_in_each_histogram_of_the_column() -> None:
                 noise = 6 * seen.deviation * (seen.counts.size / 4) ** 0.5
                 assert abs(sums[1]) < noise
                 assert sums[3] > 10
+
+
+def test_rows_beyond_the_most_of_a_unit_are_said_to_be_of_the_source() -> None:
+    """Beside linked tables "1 row of a patient" would be read as one of theirs."""
+    config = counted_hospital()
+    assert uncounted_title("patient", config) == "patient in the source"
+    assert uncounted_title("patient", config.model_copy(update={"tables": None})) == "patient"

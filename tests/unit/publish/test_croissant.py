@@ -10,12 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from marginweave.observations.linked import LinkedAxis, LinkedObservation
 from marginweave.publish.croissant import CROISSANT, croissant
+from marginweave.publish.linked_tables import linked_table
 from marginweave.publish.pages import render_report
 from marginweave.publish.reader import PublishedRelease
+from marginweave.released.statement import LinkedStatement, LinkedUndeclaredStatement
 from tests.support.published import COLUMNS, EVALUATION, Codes, published, shown, table_of
 
 VERSION = "1.1.1"
@@ -191,3 +195,52 @@ def test_mlcroissant_accepts_it_and_reads_the_records(tmp_path: Path, mlcroissan
         capture_output=True,
     )
     assert broken.returncode or b"error" in broken.stderr.lower()  # it can say no
+
+
+def test_histograms_of_linked_tables_are_a_record_set_of_their_own() -> None:
+    """With what each kind counts, and which cells were not as declared; its columns are those of the file."""
+    release, codes = published()
+    shape = {
+        "draw": "d",
+        "table": "stays",
+        "cells": 3,
+        "deviation": 1.0,
+        "columns": ("stays.kind",),
+    }
+    linked = (
+        LinkedStatement(**shape, count_of="units", steps=1024, most=1),
+        LinkedStatement(**shape, count_of="rows", steps=1, most=4),
+    )
+    found = LinkedUndeclaredStatement(
+        table="stays",
+        column="kind",
+        count_of="rows",
+        count=30,
+        deviation=1.0,
+        low=28,
+        high=32,
+        found=True,
+        words="About 30 % (29 to 31) of stays.kind were not among the declared values.",
+    )
+    statement = release.statement.model_copy(
+        update={"linked": linked, "linked_undeclared": (found,)}
+    )
+    schema = table_of(release, codes).schema
+    digests = {"linked.parquet": "0" * 64}
+    content = json.loads(croissant(release.configuration, statement, schema, digests))
+    _, histograms = content["recordSet"]
+    assert "at most 4 rows of each unit" in histograms["description"]
+    assert "those of a unit weigh 1 together" in histograms["description"]
+    assert found.words in histograms["description"]
+    seen = LinkedObservation(
+        draw="d",
+        table="stays",
+        count_of="rows",
+        axes=(LinkedAxis("stays", "kind", ("a", "b", None)),),
+        counts=np.zeros(3),
+        deviation=1.0,
+        steps=1,
+    )
+    assert [field["name"] for field in histograms["field"]] == linked_table([seen]).column_names
+    without = json.loads(croissant(release.configuration, statement, schema, {}))
+    assert len(without["recordSet"]) == 1
