@@ -707,7 +707,7 @@ def _between(model: ModelAnswers) -> Note:
 
 
 def _following(model: ModelAnswers) -> str:
-    return f"follows the known counts of {model.follows}, from another source"
+    return f"follows the known counts of {model.follows}"
 
 
 def _factor(chosen: Chosen) -> Factor:

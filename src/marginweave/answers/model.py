@@ -169,8 +169,8 @@ class ModelAnswers:
     has no records. `recorded` are the sets of attributes of structural zeros that hold in records alone: the model has other
     cells there than were counted, and how many is not known. `inside` are the sets of attributes that were measured; they are
     `chosen` where the release has looked for those that depend most. `ignored` has, by axis, how many records have a cell that
-    estimates ignore, as a root mean square. `follows` names known tables of another source, empty without any: the model
-    agrees with these and not with the counted table, and nothing measured tells how far it is from that.
+    estimates ignore, as a root mean square. `follows` names known tables of another source, or of other rows, empty without
+    any: the model agrees with these and not with the counted table, and nothing measured tells how far it is from that.
     """
 
     measured: PartTables

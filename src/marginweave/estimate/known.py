@@ -7,10 +7,12 @@ all of it is arithmetic on public tables and released counts, after every draw.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.stats import chi2
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.totals import KnownTotals
@@ -21,6 +23,8 @@ from marginweave.observations.tables import Observation
 
 # The standard deviation of exact counts, as a share of that of the most exact counts that were drawn.
 _NOISELESS = 1e-3
+# Probability with which noise alone makes a known table of these rows look like one of other rows, a column.
+_EXPLAINED = 1e-6
 
 
 def total_of_rows(configuration: Configuration) -> float | None:
@@ -32,6 +36,40 @@ def total_of_rows(configuration: Configuration) -> float | None:
     exact = [totals for totals in configuration.totals if totals.exact]
     numbers = [totals.total for totals in exact if totals.table.origin == "these-rows"]
     return numbers[0] if numbers and unchanged else None
+
+
+def contradicted_tables(
+    configuration: Configuration, one_way: Sequence[Observation]
+) -> tuple[KnownTotals, ...]:
+    """Return the known tables of these rows that noise does not explain beside the drawn counts of one of their columns.
+
+    Both count the same records, so that sum (drawn - known)^2 / variance is a chi^2 of as many degrees as there are cells. It
+    is beyond `_EXPLAINED` by noise in fewer than one of a million columns. A resized table has other records.
+    """
+    if configuration.resize is not None:
+        return ()
+    drawn = {m.attributes: m for m in one_way if m.complete and not m.levels}
+    contradicted = []
+    for known in configuration.totals:
+        if known.table.origin != "these-rows":
+            continue
+        for axis, a in enumerate(known.attributes):
+            if (a,) in drawn and not _explains(known, axis, drawn[a,]):
+                contradicted.append(known)
+                break
+    return tuple(contradicted)
+
+
+def _explains(known: KnownTotals, axis: int, drawn: Observation) -> bool:
+    """Return whether noise explains how far the sums of a known table by one axis are from the drawn counts."""
+    size = known.sizes[axis]
+    summed_axes = tuple(other for other in range(len(known.sizes)) if other != axis)
+    sums = dense(known).sum(axis=summed_axes)
+    variance_of_known = (known.table.sd or 0.0) ** 2 * math.prod(known.sizes) / size
+    # a code after those of the table has the cells that are not as declared, which no known table counts
+    differences = drawn.counts[:size] - sums
+    statistic = float((differences**2).sum()) / (drawn.deviation**2 + variance_of_known)
+    return statistic <= chi2.isf(_EXPLAINED, size)
 
 
 def known_marginals(

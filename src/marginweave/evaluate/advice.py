@@ -30,11 +30,13 @@ class BeyondNoise:
 
     `large` are pairs with too many cells to be measured, `passed_over` pairs that rounds did not measure though they were
     farther from the model than noise. Both are tuples of sorted names. `known_columns` are columns with known counts that
-    records follow and that differ from those of the table. `more_rounds` is the line of YAML with twice the rounds, empty where
-    a configuration has no more; `measures_named` is False for k-tuples, which measure no sets that are named.
+    records follow and that differ from those of the table; `followed` are pairs in known tables that nothing drew.
+    `more_rounds` is the line of YAML with twice the rounds, empty where a configuration has no more; `measures_named` is False
+    for k-tuples, which measure no sets that are named.
     """
 
     large: Collection[Names] = frozenset()
+    followed: Collection[Names] = frozenset()
     passed_over: Collection[Names] = frozenset()
     known_columns: Set[str] = frozenset()
     more_rounds: str = ""
@@ -169,7 +171,8 @@ def advice(sets: Sequence[SetVerdict], epsilon: float, beyond: BeyondNoise) -> I
         )
     unmeasured = 0
     for row in sets:
-        if row.error is None and sorted_names(row.attributes) not in beyond.large:
+        names = sorted_names(row.attributes)
+        if row.error is None and names not in beyond.large and names not in beyond.followed:
             unmeasured += 1
     if unmeasured:
         key = "not-measured" if beyond.measures_named else "not-released"

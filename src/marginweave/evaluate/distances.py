@@ -28,7 +28,7 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 
-from marginweave.base.arrays import Floats, Integers
+from marginweave.base.arrays import Floats
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
 from marginweave.observations.means import expected_noise
@@ -220,11 +220,11 @@ def sorted_names(names: Sequence[str]) -> Names:
     return tuple(sorted(names))
 
 
-def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> Sets:
+def expected_errors(distances: Mapping[Names, float | None], names: Sequence[str]) -> Sets:
     """Return the expected distance of every column and pair, None for one of which nothing is known, and of measured triples.
 
     `distances` has that of sets by themselves, by their sorted names. Pairs say nothing of what three columns have in common
-    beyond them, so that a triple is known only where it was measured; `unmeasured_triples` has the others.
+    beyond them, so that a triple is known only where it was measured; `worse_triples` has what is known of the others.
     """
     place = {name: i for i, name in enumerate(names)}
     errors: dict[Names, float | None] = {}
@@ -243,33 +243,31 @@ def expected_errors(distances: Mapping[Names, float], names: Sequence[str]) -> S
     return errors
 
 
-def unmeasured_triples(errors: Sets, empty: AbstractSet[str] = frozenset()) -> tuple[int, int]:
-    """Return how many triples without a distance are to be used with care, and how many have a pair that is worse than that.
+def worse_triples(errors: Sets, empty: AbstractSet[str] = frozenset()) -> int:
+    """Return how many triples without a distance have a pair that is worse than with care: they are no better than it.
 
-    Counted are triples of which all pairs have a distance. Of n columns with the matrix A of pairs that have a property, the
-    triples of which all pairs have it are sum (A A) * A / 6.
+    Of n columns with the matrix A of pairs that have a property, the triples of which all pairs have it are sum (A A) * A / 6.
 
     Args:
         errors: Expected distances of columns, pairs and measured triples.
         empty: Columns of which nothing is released: all their sets are worse.
     """
-    names = [columns[0] for columns in errors if len(columns) == 1]
+    names = sorted(frozenset().union(*errors))
     place = {name: i for i, name in enumerate(names)}
-    has_distance = np.zeros((len(names), len(names)))
-    is_usable = np.zeros((len(names), len(names)))
-    triples: list[Integers] = []
+    no_worse = 1.0 - np.eye(len(names))
     for columns, error in errors.items():
-        places = np.array([place[name] for name in columns if name in place], np.int64)
-        if len(places) == 3:
-            triples.append(places)
-        if len(places) == 2 and error is not None:
-            has_distance[places, places[::-1]] = 1
-            is_usable[places, places[::-1]] = error <= CARE and empty.isdisjoint(columns)
-    numbers = []
-    for pairs in (has_distance, is_usable):
-        measured = sum(bool(pairs[np.ix_(places, places)].sum() == 6) for places in triples)
-        numbers.append(round(float(((pairs @ pairs) * pairs).sum()) / 6) - measured)
-    return numbers[1], numbers[0] - numbers[1]
+        if len(columns) == 2 and error is not None and error > CARE:
+            places = [place[name] for name in columns]
+            no_worse[places, places[::-1]] = 0
+    for name in empty & place.keys():
+        no_worse[place[name]] = no_worse[:, place[name]] = 0
+    measured_worse = 0
+    for columns, error in errors.items():
+        if len(columns) == 3 and error is not None:
+            places = [place[name] for name in columns]
+            measured_worse += bool(no_worse[np.ix_(places, places)].sum() < 6)
+    all_no_worse = round(float(((no_worse @ no_worse) * no_worse).sum()) / 6)
+    return math.comb(len(names), 3) - all_no_worse - measured_worse
 
 
 def _at_least(error: float | None, parts: Iterable[float | None]) -> float | None:

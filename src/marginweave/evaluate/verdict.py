@@ -33,7 +33,7 @@ from marginweave.evaluate.distances import (
     set_errors,
     sorted_names,
     unchosen_errors,
-    unmeasured_triples,
+    worse_triples,
 )
 from marginweave.evaluate.doubts import (
     ColumnFacts,
@@ -42,6 +42,7 @@ from marginweave.evaluate.doubts import (
     doubts,
     questions,
 )
+from marginweave.evaluate.known_sets import known_distances
 from marginweave.evaluate.listed_sets import listed_sets
 from marginweave.evaluate.score import dependences, has_little_to_keep, quality_score
 from marginweave.evaluate.undeclared import (
@@ -77,6 +78,7 @@ _GRADE_KEYS: Mapping[Grade, str] = {
     "good": "grade.good",
     "with care": "grade.with-care",
     "not": "grade.not",
+    "unknown": "grade.unknown",
 }
 # The distance of a pair that was not chosen, as a share of the distance beyond noise of the sets that rounds chose last. Where
 # a smaller share of all pairs than `_MANY` was chosen it is less, by the square root of the share: the few strongest of many
@@ -127,7 +129,9 @@ def release_verdict(
     deviations = _deviations(bounds)
     distances = _distances(bounds, counts, configuration, compression, model)
     measured = {sorted_names(bound.attributes) for bound in bounds}
-    large = set(_large_pairs(configuration, counts, compression)) - measured
+    apart = known_apart(bounds, counts, configuration)
+    known = known_distances(configuration, measured, apart)
+    large = set(_large_pairs(configuration, counts, compression)) - measured - known.keys()
     unchosen: dict[Names, float] = {}
     passed_over: set[Names] = set()
     pair_deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
@@ -135,13 +139,16 @@ def release_verdict(
         by_noise = unchosen_errors(distances, counts, pair_deviation)
         passed_over_distance = _passed_over_distance(bounds, counts, facts)
         pairs = unchosen_errors(distances, counts, pair_deviation, passed_over_distance)
-        unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
+        unchosen = {
+            pair: error
+            for pair, error in pairs.items()
+            if pair not in measured | large | known.keys()
+        }
         passed_over = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
 
-    apart = known_apart(bounds, counts, configuration)
     columns = _column_facts(bounds, counts, configuration, association.cramers_v, facts)
     result = verdict(
-        expected_errors(distances | unchosen, counts.domain.names),
+        expected_errors(distances | unchosen | known, counts.domain.names),
         deviations,
         float(counts.record_count),
         columns,
@@ -149,6 +156,7 @@ def release_verdict(
         configuration.titled_names,
         beyond=BeyondNoise(
             large=large,
+            followed=known,
             passed_over=passed_over,
             known_columns=set(itertools.chain.from_iterable(apart)),
             more_rounds=rounds_line(configuration),
@@ -167,6 +175,7 @@ def release_verdict(
             result, len(unchosen), configuration, facts, has_measured_pair=2 in deviations
         )
     why = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen")
+    why |= dict.fromkeys(known, "known")
     return _with_reasons(result, why | dict.fromkeys(measured), configuration)
 
 
@@ -443,9 +452,9 @@ def verdict(
     """
     titles = titles or {}
     empty = {column.name for column in columns if column.is_nothing}
-    unmeasured = unmeasured_triples(errors, empty)
+    worse = worse_triples(errors, empty)
     errors = {names: 1.0 if empty.intersection(names) else error for names, error in errors.items()}
-    lengths = _length_verdicts(errors, deviations, unmeasured)
+    lengths = _length_verdicts(errors, deviations, worse)
     sets = _set_verdicts(errors)
 
     titled = _titled(columns, titles)
@@ -504,19 +513,17 @@ def _set_verdicts(errors: Sets) -> tuple[SetVerdict, ...]:
     return tuple(rows)
 
 
-def _length_verdicts(
-    errors: Sets, deviations: Sigmas, unmeasured: tuple[int, int]
-) -> tuple[LengthVerdict, ...]:
+def _length_verdicts(errors: Sets, deviations: Sigmas, worse: int) -> tuple[LengthVerdict, ...]:
     """Return the numbers of grades of each length, and its least group.
 
-    That is the least count which is at least four standard deviations of the noise (the median one). `unmeasured` has the
-    triples without a distance: those to be used with care, and those that are not good for anything.
+    That is the least count which is at least four standard deviations of the noise (the median one). `worse` are the triples
+    without a distance that are not good for anything.
     """
     grades = Counter((len(names), grade(error)) for names, error in errors.items())
-    grades[3, "with care"] += unmeasured[0]
-    grades[3, "not"] += unmeasured[1]
+    grades[3, "not"] += worse
+    columns = len(frozenset().union(*errors))
     rows: list[LengthVerdict] = []
-    for length in sorted({length for (length, _), number in grades.items() if number}):
+    for length in sorted({1, 2, 3, *map(len, errors)} & set(range(columns + 1))):
         least = None
         if deviations.get(length):
             # a group of more columns is part of one of fewer, so the largest noise of any shorter length counts
@@ -526,11 +533,13 @@ def _length_verdicts(
                 if size <= length and sigmas
             ]
             least = math.ceil(4 * max(medians))
+        known = grades[length, "good"], grades[length, "with care"], grades[length, "not"]
         row = LengthVerdict(
             length=length,
-            good=grades[length, "good"],
-            with_care=grades[length, "with care"],
-            bad=grades[length, "not"],
+            good=known[0],
+            with_care=known[1],
+            bad=known[2],
+            unknown=math.comb(columns, length) - sum(known),
             least_group=least,
         )
         rows.append(row)
@@ -548,7 +557,9 @@ def _publication(
     grades = [row.grade for row in sets if len(row.attributes) == 1]
     if records < 1 or 2 * grades.count("not") >= max(len(grades), 1):
         return "not for publication"
-    most_pairs = all(row.good >= row.with_care + row.bad for row in lengths if row.length == 2)
+    most_pairs = all(
+        2 * row.good >= math.comb(len(grades), 2) for row in lengths if row.length == 2
+    )
     return "good" if grades.count("good") == len(grades) and most_pairs else "with care"
 
 
@@ -567,7 +578,7 @@ def _grade_sentences(
     not_for: Sequence[Sentence],
     titles: Mapping[str, str],
 ) -> Iterator[Sentence]:
-    """Yield "Good for", "With care" and "Not for", with the numbers of sets and the names of the worst.
+    """Yield "Good for", "With care", "Not for" and "Nothing is known about", with the numbers of sets and the names of the worst.
 
     `not_for` is what the release is not for apart from sets.
     """
@@ -590,22 +601,15 @@ def _length_parts(
 ) -> Iterator[Sentence]:
     """Yield the number of sets of a length that have a grade, with the worst few of them where it is not good.
 
-    Sets that nothing measured have their own part, of what the release is not for. `sets` are those of the length, as far as
-    they have verdicts: columns and pairs.
+    `sets` are those of the length, as far as they have verdicts: columns and pairs.
     """
-    total = row.good + row.with_care + row.bad
-    unmeasured = sum(verdict.error is None for verdict in sets)
-    if set_grade == "not" and unmeasured:
-        yield verdict_sentence(
-            "part.unmeasured", number=unmeasured, total=total, sets=_sets(row.length)
-        )
-    number = {"good": row.good, "with care": row.with_care - unmeasured, "not": row.bad}[set_grade]
-    if number <= 0:
+    total = row.good + row.with_care + row.bad + row.unknown
+    numbers = {"good": row.good, "with care": row.with_care, "not": row.bad}
+    number = numbers.get(set_grade, row.unknown)
+    if not number:
         return
-    graded = [
-        verdict for verdict in sets if verdict.grade == set_grade and verdict.error is not None
-    ]
-    if set_grade == "good" or not graded:
+    graded = [verdict for verdict in sets if verdict.grade == set_grade]
+    if set_grade in ("good", "unknown") or not graded:
         yield verdict_sentence("part.sets", sets=_sets(row.length), number=number, total=total)
         return
     worst = sorted(graded, key=lambda verdict: -(verdict.error or 0))

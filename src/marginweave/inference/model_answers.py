@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -21,14 +21,17 @@ from marginweave.base.progress import progress_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.masks import Clique
 from marginweave.domain.zeros import synthetic_only
 from marginweave.estimate.intervals import LEVEL
+from marginweave.estimate.known import contradicted_tables
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
 from marginweave.estimate.mixture.fit import normal
 from marginweave.estimate.mixture.model import Mixture
+from marginweave.observations.tables import Observation
 from marginweave.publish.reader import FittedRelease
 from marginweave.records.release import estimation_input
 
@@ -71,8 +74,20 @@ def open_model(
         spread=spread,
         ignored=ignored_records(released.domain, configuration),
         recorded=synthetic_only(configuration, released.domain.labels),
-        follows=configuration.followed_tables,
+        follows=followed_tables(configuration, released.marginals.one_way),
     )
+
+
+def followed_tables(configuration: Configuration, one_way: Sequence[Observation]) -> str:
+    """Return known tables that the model follows where it may be far from what was counted, in words; empty without any."""
+    contradicted = contradicted_tables(configuration, one_way)
+    parts = []
+    if configuration.followed_tables:
+        parts.append(f"{configuration.followed_tables}, from another source")
+    if contradicted:
+        names = listed([known.crossed_names for known in contradicted])
+        parts.append(f"{names}, from which what was counted differs by more than noise")
+    return "; and of ".join(parts)
 
 
 def _sets_of_model_values(measured: PartTables, model: Mixture) -> Iterator[frozenset[int]]:

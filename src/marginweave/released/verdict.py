@@ -9,8 +9,8 @@ from pydantic import Field
 from marginweave.released.contract import Described, optional
 from marginweave.texts.sentences import Sentence, verdict_sentence
 
-Grade = Literal["good", "with care", "not"]
-Unmeasured = Literal["not chosen", "too many cells", "nothing released", "not asked for"]
+Grade = Literal["good", "with care", "not", "unknown"]
+Unmeasured = Literal["known", "not chosen", "too many cells", "nothing released", "not asked for"]
 GOOD = 0.05
 CARE = 0.15
 """Largest expected distances of a set that is good, and of one that is to be used with care."""
@@ -19,9 +19,9 @@ Publication = Literal["good", "with care", "not for publication"]
 
 
 def grade(error: float | None) -> Grade:
-    """Return the grade of a distance; a set that nothing measured is never better than with care."""
+    """Return the grade of a distance; None is that of a set of which nothing is known."""
     if error is None:
-        return "with care"
+        return "unknown"
     if error <= GOOD:
         return "good"
     return "with care" if error <= CARE else "not"
@@ -35,12 +35,13 @@ class SetVerdict(Described):
         description="Expected distance (TVD) from the rows as prepared, at most 1: an estimate from noisy counts, noise "
         "and the model, as nothing compares records with rows; null where nothing is known of the set."
     )
-    grade: Grade = Field(description="What that allows: good, with care, not.")
+    grade: Grade = Field(description="What that allows: good, with care, not, unknown.")
     unmeasured: Unmeasured | None = Field(
         default=None,
         description="Why there are no counts of the set; null where there are. One that was “not chosen” was passed over by "
-        "scores or rounds, and has the distance of such sets. One of “too many cells” has more than max_cells. Where “nothing "
-        "released” is said, no count reached its threshold. Otherwise it was “not asked for”.",
+        "scores or rounds, and has the distance of such sets. One that is “known” is in a declared table that records follow. "
+        "One of “too many cells” has more than max_cells. Where “nothing released” is said, no count reached its threshold. "
+        "Otherwise it was “not asked for”.",
     )
 
 
@@ -48,7 +49,7 @@ class UnlistedPairs(Described):
     """Pairs without counts that are too many to be listed: those with one grade, for one reason."""
 
     pairs: int = Field(description="How many these are.")
-    grade: Grade = Field(description="The grade of each: good, with care, not.")
+    grade: Grade = Field(description="The grade of each: good, with care, not, unknown.")
     unmeasured: Unmeasured = Field(
         description="Why there are no counts, as for a set that is listed."
     )
@@ -65,10 +66,11 @@ class LengthVerdict(Described):
 
     length: int = Field(description="Attributes of a set, k.")
     good: int = Field(description="Sets whose expected distance is at most .05.")
-    with_care: int = Field(
-        description="Sets whose expected distance is at most .15, or of which nothing is known."
+    with_care: int = Field(description="Sets whose expected distance is at most .15.")
+    bad: int = Field(
+        description="Sets whose expected distance is larger, by their own counts or by those of fewer of their columns."
     )
-    bad: int = Field(description="Sets whose expected distance is larger.")
+    unknown: int = Field(description="All other sets of so many columns: nothing is known of them.")
     least_group: int | None = Field(
         description="A group of fewer records has a count whose noise is above a quarter of it; no less than that of fewer "
         "columns. Above the number of records no group of the table is seen. null where not known."

@@ -24,7 +24,7 @@ from marginweave.evaluate.distances import (
     merged_shares,
     set_errors,
     unchosen_errors,
-    unmeasured_triples,
+    worse_triples,
 )
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
 from marginweave.evaluate.undeclared import with_uncounted
@@ -109,24 +109,25 @@ def test_records_far_beyond_the_noise_are_as_far_as_that(beyond: float) -> None:
 
 
 def test_good_pairs_say_nothing_of_a_triple() -> None:
-    """Of c = a xor b every pair can be right, and half of the triples wrong: one that was not measured is with care."""
+    """Of c = a xor b every pair can be right, and half of the triples wrong: of one that was not measured nothing is known."""
     errors = errors_of(bounds(0.0, 100), 100)
-    assert unmeasured_triples(errors) == (4, 0)
+    assert worse_triples(errors) == 0
     measured = MarginalBound(
         attributes=NAMES[:3], distance=0.0, bound=None, noise=0.0, deviation=0.0
     )
     assert errors_of([*bounds(0.0, 100), measured], 100)[tuple(NAMES[:3])] == 0
     found = verdict(errors, {1: [1.0], 2: [1.0]}, 100.0)
-    assert [(row.length, row.good, row.with_care) for row in found.lengths] == [
+    assert [(row.length, row.good, row.unknown) for row in found.lengths] == [
         (1, 4, 0),
         (2, 6, 0),
         (3, 0, 4),
     ]
+    assert "Nothing is known about triples of columns (4 of 4)." in found.says
 
 
 @given(data=st.data())
 def test_triples_without_counts_are_graded_by_their_pairs(data: st.DataObject) -> None:
-    """By the definition, one by one: of those whose pairs all have a distance, one worse than with care is not good for any."""
+    """By the definition, one by one: a triple is no better than a pair of it, whatever is known of its other pairs."""
     columns = [f"c{i}" for i in range(6)]
     distances = st.sampled_from([0.0, CARE, 1.01 * CARE, None])
     errors: dict[tuple[str, ...], float | None] = {(name,): 0.0 for name in columns}
@@ -135,15 +136,12 @@ def test_triples_without_counts_are_graded_by_their_pairs(data: st.DataObject) -
     measured = data.draw(st.sets(st.sampled_from(triples)))
     errors |= dict.fromkeys(measured, 0.0)
     empty = data.draw(st.sets(st.sampled_from(columns), max_size=2))
-    with_care = worse = 0
+    worse = 0
     for triple in triples:
-        of_pairs = [errors[pair] for pair in itertools.combinations(triple, 2)]
-        numbers = [error for error in of_pairs if error is not None]
-        if triple not in measured and len(numbers) == 3:
-            is_worse = max(numbers) > CARE or not empty.isdisjoint(triple)
-            worse += is_worse
-            with_care += not is_worse
-    assert unmeasured_triples(errors, empty) == (with_care, worse)
+        distances_of_pairs = [errors[pair] or 0.0 for pair in itertools.combinations(triple, 2)]
+        if triple not in measured:
+            worse += max(distances_of_pairs) > CARE or not empty.isdisjoint(triple)
+    assert worse_triples(errors, empty) == worse
 
 
 def noise_of(names: Sequence[str], deviation: float, records: int) -> float:
@@ -267,7 +265,7 @@ def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_the
 
 
 def even_verdict(
-    measured: Sequence[MarginalBound], cliques: Any, lone: float | None = None
+    measured: Sequence[MarginalBound], cliques: Any, lone: float | None = None, **changes: Any
 ) -> Verdict:
     """The verdict on 10,000 even records of four columns, of which these sets were measured."""
     labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
@@ -292,7 +290,9 @@ def even_verdict(
         noise=(noise,),
     )
     made = configuration(
-        aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"}
+        aggregate={"method": "marginals", "cliques": cliques},
+        synthesize={"method": "mixture"},
+        **changes,
     )
     nothing = Measure(
         names=NAMES,
@@ -368,7 +368,7 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could
     ]
     for one in others:
         known = one.unmeasured == "not chosen"
-        assert (one.error is not None, one.grade) == (known, "good" if known else "with care")
+        assert (one.error is not None, one.grade) == (known, "good" if known else "unknown")
     assert [one.unmeasured for one in found.sets if one not in others] == [None] * 5
     passed_over = (
         "1 pair was not measured"
@@ -557,15 +557,45 @@ def test_records_that_follow_other_known_counts_are_told_and_need_no_budget(
     assert verdict(far, {}, 1000.0, beyond=BeyondNoise(known_columns={"d"})).advice != ()
 
 
+@pytest.mark.parametrize(
+    ("origin", "error", "deviation"),
+    [("these-rows", {}, 0), ("these-rows", {"sd": 500}, 500), ("other-source", {}, None)],
+)
+def test_a_known_pair_is_not_one_that_nobody_asked_for(
+    origin: str, error: dict[str, int], deviation: int | None
+) -> None:
+    """Its counts are there: of these rows with their own error; how far those of another source are nobody knows."""
+    rows = [[sex, region, 1666] for sex in "fm" for region in ("north", "south", "west")]
+    table = {"columns": ["sex", "region"], "table": rows, "others": 0, "from": origin, **error}
+    found = even_verdict(
+        bounds(10.0, 10_000, length=1),
+        {"all": 1},
+        known=[table | {"public": "table 12"}],
+        missing=[],
+    )
+    pairs = {one.attributes: one for one in found.sets if len(one.attributes) == 2}
+    known = pairs.pop(("sex", "region"))
+    assert known.unmeasured == "known"
+    assert {one.unmeasured for one in pairs.values()} == {"not asked for"}
+    assert {one.grade for one in pairs.values()} == {"unknown"}
+    if deviation is None:
+        assert known.error is None
+    else:
+        of_columns = [one.error for one in found.sets if one.attributes in {("sex",), ("region",)}]
+        of_cells = math.sqrt(2 / math.pi) * 6 * deviation / 20_000
+        assert known.error == pytest.approx(max(*filter(None, of_columns), of_cells), abs=0.001)
+    assert "5 pairs were not measured" in found.advice[0]
+
+
 def test_what_nothing_measured_is_never_good() -> None:
     errors = errors_of(bounds(1, 10**6, length=1), 10**6)
     assert {errors[pair] for pair in itertools.combinations(NAMES, 2)} == {None}
     found = verdict(errors, {}, 10**6)
-    assert (found.lengths[1].good, found.lengths[1].with_care) == (0, 6)
+    assert (found.lengths[1].good, found.lengths[1].unknown) == (0, 6)
     assert found.publication == "with care"
     assert "6 pairs were not measured" in found.advice[0]
-    nothing = "what pairs of columns say together where nothing measured it (6 of 6)"
-    assert any(nothing in said for said in found.says)
+    nothing = "Nothing is known about pairs of columns (6 of 6); triples of columns (4 of 4)."
+    assert nothing in found.says
 
 
 def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publication() -> None:
@@ -762,13 +792,13 @@ def test_groups_are_no_smaller_for_more_columns_and_none_is_larger_than_the_tabl
     assert [row.least_group for row in found.lengths] == [100, 100]
     assert (
         "groups of fewer than 100 records in single columns; groups of fewer than 100 records in pairs"
-        in found.says[-1]
+        in found.says[-2]
     )
     few = verdict(errors, {1: [10.0], 2: [25.0]}, 69)
     assert [row.least_group for row in few.lengths] == [40, 100]
     assert (
         "any group of this table (noise hides groups of fewer than 100 records) in pairs of columns"
-        in few.says[-1]
+        in few.says[-2]
     )
 
 
@@ -898,8 +928,8 @@ def test_such_a_mean_is_in_the_verdict() -> None:
     columns = [ColumnFacts(name=name, mean=NOISE) for name in ("age", "grade")]
     errors = {**errors_of(bounds(0.1, 1e6), 1e6), ("grade",): 0.5}
     found = verdict(errors, {1: [1.0]}, 1e6, columns)
-    assert found.says[-1].endswith("; the mean of age (it is noise).")
-    assert "of grade (it is noise)" not in found.says[-1]
+    assert found.says[-2].endswith("; the mean of age (it is noise).")
+    assert "of grade (it is noise)" not in found.says[-2]
     assert found.publication == "with care"
 
 
