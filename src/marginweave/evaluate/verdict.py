@@ -578,7 +578,7 @@ def _grade_sentences(
     not_for: Sequence[Sentence],
     titles: Mapping[str, str],
 ) -> Iterator[Sentence]:
-    """Yield "Good for", "With care", "Not for" and "Nothing is known about", with the numbers of sets and the names of the worst.
+    """Yield a sentence for each grade that sets have, with the numbers of sets and the names of the worst.
 
     `not_for` is what the release is not for apart from sets.
     """
