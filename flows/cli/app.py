@@ -89,6 +89,8 @@ def main() -> None:
     scheduler would take a refusal (3) for a crash.
     """
     protect_process()
+    # Its idle threads would spin for a fifth of a CPU second before they sleep.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     INTERRUPTION.owns_process = True
     warnings.simplefilter("ignore")
     code = _invoke()

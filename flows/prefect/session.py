@@ -27,7 +27,7 @@ def prefect_session(
 ) -> Iterator[None]:
     """Run flows inside: analytics off, a server on loopback (with pages where a port is given), Prefect's log in `log_folder`.
 
-    `meanwhile` is called while a server of ours starts.
+    `meanwhile` is called while a server of ours starts, or else, in another thread, while Prefect is imported.
 
     Raises:
         MachineError: the disk refuses.
@@ -59,13 +59,24 @@ def prefect_session(
 
 @contextmanager
 def _session(url: str, log: Path) -> Iterator[None]:
-    """Set Prefect's settings for the server at `url`, and its log file; its errors never hide ours."""
+    """Set Prefect's settings for the server at `url`, and its log file; its errors never hide ours.
+
+    Flow runs inside send signs of life only where PREFECT_FLOWS_HEARTBEAT_FREQUENCY says how often.
+    """
     # Imported here, because Prefect reads its settings from the environment, which is ready only now.
     from httpx import HTTPError
     from prefect.events.worker import EventsWorker
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        temporary_settings,
+    )
 
-    with temporary_settings({PREFECT_API_URL: url}), log_to(log):
+    # Supervisors look at deployed flow runs alone, and a flow run that sends signs of life ends up to a second late.
+    settings = temporary_settings(
+        {PREFECT_API_URL: url}, set_defaults={PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+    )
+    with settings, log_to(log):
         hidden: MarginweaveError | None = None
         try:
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -24,6 +25,26 @@ contract = Contract.of("validate", {"n": pa.Column(pa.Int, nullable=True)})
 assert contract.broken(pyarrow.table({"n": ["one"]}))
 print([name for name in _EXTRAS if name in sys.modules])
 """
+
+
+# Prints whether numpy had been imported when the environment of a command was set up, and what was set.
+SETUP = """
+import os, sys
+from marginweave.flows.cli import app
+app = sys.modules["marginweave.flows.cli.app"]
+app._invoke = lambda: print("numpy" in sys.modules, os.environ["OPENBLAS_THREAD_TIMEOUT"]) or 0
+app.main()
+"""
+
+
+def test_idle_threads_of_openblas_sleep_at_once() -> None:
+    """It reads the variable when numpy is imported."""
+    variables = {
+        name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"
+    }
+    command = [sys.executable, "-P", "-c", SETUP]
+    done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
+    assert done.stdout == "False 4\n"
 
 
 def test_the_first_check_of_a_contract_imports_no_extra() -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect import Flow
 
 from marginweave.base.errors import BudgetError
 from marginweave.flows.prefect import records as prefect_records
@@ -80,3 +81,19 @@ def test_an_internal_evaluation_waits_for_a_decision_on_the_same_people(
         ledger=SimpleNamespace(approvals=SimpleNamespace(awaited={"people": waiting}.get)),
     )
     assert internal_evaluation_due(reference) is (waiting is None)
+
+
+def test_parameters_reach_prefect_as_they_would_without_us(tmp_path: Path) -> None:
+    """A text, a number or nothing each: what Prefect makes of these, with all of FastAPI, is the same."""
+    flow = import_module("marginweave.flows.release")
+    given = {"configuration": str(tmp_path), "run": None, "warn_at": 0.8}
+    assert set(given) <= set(flow.release.parameters.properties)
+    assert flow.release.serialize_parameters(given) == Flow.serialize_parameters(
+        flow.release, given
+    )
+    kinds = {
+        kind["type"]
+        for parameter in flow.release.parameters.properties.values()
+        for kind in parameter.get("anyOf", [parameter])
+    }
+    assert kinds == {"string", "number", "null"}

@@ -6,16 +6,23 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
 from httpx import ConnectError
 from prefect.runner import Runner
-from prefect.settings import PREFECT_HOME, temporary_settings
+from prefect.settings import (
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+    PREFECT_HOME,
+    get_current_settings,
+    temporary_settings,
+)
 
 from marginweave.flows import service
 from marginweave.flows.prefect import supervisor
+from marginweave.flows.prefect.session import prefect_session
 from marginweave.flows.prefect.supervisor import SIGN_OF_LIFE, SILENCE, supervise
 from tests.support.places import REPOSITORY
 
@@ -104,3 +111,18 @@ def test_the_watchdog_hears_of_every_look(
         assert [systemd.recv(64) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         with pytest.raises(BlockingIOError):
             systemd.recv(64)
+
+
+@pytest.mark.parametrize("asked", [None, 60])
+def test_a_command_gives_signs_of_life_only_where_it_is_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int | None
+) -> None:
+    """Nobody looks whether it lives, and its flow run would end up to a second late."""
+    monkeypatch.setattr(os, "environ", {**os.environ, "PREFECT_API_URL": "http://127.0.0.1:1/api"})
+    earlier = (
+        nullcontext()
+        if asked is None
+        else temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: asked})
+    )
+    with earlier, prefect_session(tmp_path, tmp_path / "log"):
+        assert get_current_settings().flows.heartbeat_frequency == asked
