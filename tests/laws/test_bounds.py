@@ -396,20 +396,35 @@ def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_one
     )
 
 
-def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
-    """Of 16,000 rows 20 have 1 in the first column: no more have it in all four, and nothing else is known."""
+def _few_in_the_first_column() -> MarginalAnswers:
+    """Answers from the single columns of 16,000 rows, of which 20 have 1 in the first."""
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 16_000.0, [])
     spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}})
     alone = Survey(sizes=(2, 2, 2, 2), sets=TRIPLES.sets[:4], merged=TRIPLES.merged)
     table = np.full((2, 2, 2, 2), 1997.5)
     table[1] = 2.5
-    squares = alone.measure(table, np.random.default_rng(11))
-    said = _answers(squares, spread).answer_group(
-        Question(), [(a, np.array([0.0, 1.0])) for a in range(4)], [], None
-    )
+    return _answers(alone.measure(table, np.random.default_rng(11)), spread)
+
+
+def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
+    """No more than 20 have 1 in all four columns, and nothing else is known."""
+    ones = [(a, np.array([0.0, 1.0])) for a in range(4)]
+    said = _few_in_the_first_column().answer_group(Question(), ones, [], None)
     assert said.interval is not None
     assert said.interval.low == 0 < said.interval.high < 100
     assert said.notes[-1] == Note("there may be none, or as many as its single columns allow")
+
+
+def test_what_was_asked_before_changes_no_answer() -> None:
+    """Counts of single columns are kept for later groups: of other values they are other counts."""
+    asked = _few_in_the_first_column()
+    found = []
+    for codes in itertools.product(np.eye(2), repeat=4):
+        group = [*enumerate(codes)]
+        found.append(asked.answer_group(Question(), group, [], None).notes)
+        alone = _few_in_the_first_column().answer_group(Question(), group, [], None)
+        assert found[-1] == alone.notes
+    assert len(set(found)) == 2
 
 
 def test_what_a_rule_forbids_holds_nobody() -> None:

@@ -108,6 +108,7 @@ class MarginalAnswers:
     rules: AnswerRules = NO_RULES
     undeclared: Mapping[str, str] = field(default_factory=dict)
     lowered: Mapping[int, int] = field(default_factory=dict)
+    _counts_of_codes: dict[tuple[int, bytes], float] = field(init=False, default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """Yield an answer for each group of a question.
@@ -321,13 +322,21 @@ class MarginalAnswers:
 
     def _length_by_columns(self, records: list[Factor]) -> float:
         """Return the length of the range that single columns leave a count."""
-        columns = [{axis: codes} for axis, codes in self._weights([records]).items()]
+        columns = self._weights([records])
         if len(columns) < 2:
             return self.records
-        counts = self.squares.single_axes.solve_jointly(columns).values.tolist()
+        counts = [self._count_of_codes(axis, codes) for axis, codes in columns.items()]
         most = min(counts)
         least = max(sum(counts) - (len(counts) - 1) * self.records, 0.0)
         return max(most - least, 1.0)
+
+    def _count_of_codes(self, axis: int, codes: Floats) -> float:
+        """Return the estimated number of records with these codes of a column, which many groups have in common."""
+        key = axis, codes.tobytes()
+        if key not in self._counts_of_codes:
+            solved = self.squares.single_axes.solve({axis: codes})
+            self._counts_of_codes[key] = float(solved.values[0])
+        return self._counts_of_codes[key]
 
     def _excluded(self, question: Question, group: dict[int, Flags]) -> GroupAnswer:
         """Return the answer for records that no rule allows: there are none, and they have no mean, quantile or shares."""

@@ -125,11 +125,15 @@ def _smaller_subsets(subset: int) -> list[int]:
 
 def possible_cells(rules: AnswerRules, weights: Mapping[int, Floats]) -> Flags:
     """Return which cells of conditions a record may be in. Bit i of the number of a cell is condition i."""
-    meeting = {axis: vectors[0] > 0 for axis, vectors in weights.items()}
+    sides = []
+    for axis, vectors in weights.items():
+        meets = vectors[0] > 0
+        sides.append([(axis, codes, bool(codes.any())) for codes in (~meets, meets)])
     possible = []
-    for cell in range(1 << len(meeting)):
-        chosen = dict[int, Flags]()
-        for place, (axis, codes) in enumerate(meeting.items()):
-            chosen[axis] = codes if cell >> place & 1 else ~codes
-        possible.append(rules.allow(chosen))
+    for cell in range(1 << len(sides)):
+        chosen = [pair[cell >> place & 1] for place, pair in enumerate(sides)]
+        is_possible = all(has_codes for _, _, has_codes in chosen)
+        if is_possible and rules.rules:
+            is_possible = rules.allow({axis: codes for axis, codes, _ in chosen})
+        possible.append(is_possible)
     return np.array(possible)
