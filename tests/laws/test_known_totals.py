@@ -293,6 +293,26 @@ def test_tables_hold_over_many_shards(names: list[list[str]]) -> None:
     assert_kept(config, made)
 
 
+@pytest.mark.parametrize("method", ["gum", "mixture"])
+def test_so_many_times_the_records_have_each_known_count_so_many_times(method: str) -> None:
+    changes = {"columns": COLUMNS, "synthesize": METHODS[method], **MARGINALS}
+    plain = configuration(**changes)
+    known = [table_of(plain, ["sex", "region"], codes_of(plain, 211, 5))]
+    config = configuration(
+        **(changes | {"synthesize": METHODS[method] | {"records": "3x"}}), known=known
+    )
+    made = synthesize_codes(noisy(config, codes_of(plain, 90, 6), 7), config, config.synthesize)
+    (table,) = config.totals
+    found = np.zeros(table.sizes)
+    np.add.at(found, (made[0], made[1]), 1)
+    assert (found == 3 * dense(table)).all()
+    without = configuration(**(changes | {"synthesize": METHODS[method] | {"records": "3x"}}))
+    counted = noisy(without, codes_of(plain, 90, 6), 7)
+    once = synthesize_codes(counted, without, plain.synthesize)
+    thrice = synthesize_codes(counted, without, without.synthesize)
+    assert len(thrice[0]) == 3 * len(once[0])
+
+
 def test_another_number_of_records_has_each_count_in_shares() -> None:
     """500 of a table of 211: every cell is within one of its share, also in sums over the last columns."""
     changes = {"columns": COLUMNS, "synthesize": {**METHODS["gum"], "records": 500}, **MARGINALS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, Tag
@@ -22,11 +23,17 @@ MAX_ROUNDS = 10_000
 MAX_MODEL_BYTES = 4 * 10**9
 
 
+_TIMES = re.compile("([1-9][0-9]{0,2})x")
+
+
 def _records(*words: str) -> BeforeValidator:
+    """Return the check of a number of records; the word 4x stands for any number of times."""
     rule = f"be {', '.join(words)} or a whole number"
 
     def check(value: Any) -> int | str:
-        if isinstance(value, str) and value in words:
+        if isinstance(value, str) and (
+            value in words or ("4x" in words and _TIMES.fullmatch(value))
+        ):
             return value
         try:
             records = to_whole(value)
@@ -75,9 +82,26 @@ class SynthesisSettings(RecordSettings):
 
 
 class CompleteSynthesis(RecordSettings):
-    """A synthesizer that gives every attribute a value; `records` as in `SynthesisSettings`, but for `exhaust`."""
+    """A synthesizer that gives every attribute a value.
 
-    records: Annotated[int | Literal["count"], _records("count")] = "count"
+    `records` as in `SynthesisSettings`, but for `exhaust`; `4x` makes four times as many as the protected record count.
+    """
+
+    records: Annotated[int | str, _records("count", "4x")] = "count"
+
+    @property
+    def times(self) -> int | None:
+        """How many records are made for each that was counted; None for a number of records that was declared."""
+        if isinstance(self.records, int):
+            return None
+        repeated = _TIMES.fullmatch(self.records)
+        return 1 if repeated is None else int(repeated[1])
+
+    def number(self, counted: float) -> int:
+        """Return the number of records that are made where so many were counted: at most `MAX_RECORDS` by `times`."""
+        if isinstance(self.records, int):
+            return self.records
+        return min(round(counted) * (self.times or 1), max(MAX_RECORDS, round(counted)))
 
     @property
     def complete(self) -> bool:

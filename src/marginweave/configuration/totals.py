@@ -206,7 +206,7 @@ def check_known(configuration: Sections, totals: Sequence[KnownTotals]) -> None:
             "synthesize has records: exhaust or relax: false, which must be left out beside an exact known table, or records "
             "would be too few, or incomplete"
         )
-    if exact and records == "count" and exact[0].total > MAX_RECORDS:
+    if exact and not isinstance(records, int) and exact[0].total > MAX_RECORDS:
         raise ValueError(
             f"known adds up to {exact[0].total:.0f} records, more than the {MAX_RECORDS} that can be made; "
             "write synthesize.records: N, which takes it in shares"

@@ -13,6 +13,7 @@ from marginweave.configuration.default_records import Counting, automatic_method
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import CompleteSynthesis
 from marginweave.configuration.values import listed
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.larger_marginals import LargerMarginals
@@ -32,7 +33,7 @@ def method_forecast(configuration: Configuration) -> list[Sentence]:
     ]
     if configuration.aggregate == usual:
         sentences += _given_up(configuration, usual)
-    return [*sentences, _records(configuration)]
+    return [*sentences, *_records(configuration)]
 
 
 def _choice(configuration: Configuration, usual: Counting) -> Sentence:
@@ -169,12 +170,15 @@ def _in_bins(configuration: Configuration, counted: str | Sentence) -> str | Sen
     )
 
 
-def _records(configuration: Configuration) -> Sentence:
-    """Return what makes the synthetic records, and what `auto` would choose."""
+def _records(configuration: Configuration) -> Iterator[Sentence]:
+    """Yield what makes the synthetic records, what `auto` would choose, and how many there are for each that is counted."""
     method = configuration.synthesize.method
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
     key = "records.method" if automatic.method == method else "records.other"
-    return plan_sentence(key, method=method, other=automatic.method, reason=automatic.reason)
+    yield plan_sentence(key, method=method, other=automatic.method, reason=automatic.reason)
+    settings = configuration.synthesize
+    if isinstance(settings, CompleteSynthesis) and settings.times not in (None, 1):
+        yield plan_sentence("records.times", times=settings.times)
 
 
 @dataclass(frozen=True)

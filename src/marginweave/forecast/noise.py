@@ -12,6 +12,7 @@ from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import CompleteSynthesis
 from marginweave.configuration.values import listed
 from marginweave.counts.marginals import cells
 from marginweave.domain.zeros import rows_are_changed, unenforced_columns
@@ -350,6 +351,8 @@ def known_forecast(configuration: Configuration) -> Iterator[Sentence]:
         return
     if settings.records == "count":
         yield plan_sentence("known.exact", records=exact[0].total)
+    elif isinstance(settings, CompleteSynthesis):
+        yield plan_sentence("known.exact-shares", records=settings.number(exact[0].total))
     else:
         yield plan_sentence("known.exact-shares", records=settings.records)
 

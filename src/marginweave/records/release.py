@@ -87,8 +87,7 @@ def sampler(
     else:
         mixture = model or fit_inputs(inputs, settings)
         sample = partial(sample_mixture, mixture.conditioned(conditions))
-    records = round(inputs.total) if settings.records == "count" else settings.records
-    return RecordSampler(sample=sample, number=records, seed=settings.seed)
+    return RecordSampler(sample=sample, number=settings.number(inputs.total), seed=settings.seed)
 
 
 def fit_inputs(inputs: EstimationInput, settings: MixtureSynthesis) -> Mixture:
@@ -170,8 +169,8 @@ def synthesize_blocks(
     recorded = configuration.as_recorded
     labels = counts.domain.labels
     exact_totals = [known_total for known_total in configuration.totals if known_total.exact]
-    if exact_totals and settings.records == "count":
-        settings = settings.model_copy(update={"records": round(exact_totals[0].total)})
+    if exact_totals:
+        settings = _of_exact_total(settings, exact_totals[0].total)
     if isinstance(settings, SynthesisSettings):
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
         shards = _from_combinations(combinations, recorded, settings)
@@ -199,6 +198,15 @@ def synthesize_blocks(
         return codes
 
     return LocalEngine().map(make_block, range(shards.number))
+
+
+def _of_exact_total(settings: AnySynthesis, total: float) -> AnySynthesis:
+    """Return the settings with the number of records that they make where exact known tables add up to `total`."""
+    if isinstance(settings, SynthesisSettings):
+        number = round(total) if settings.records == "count" else settings.records
+    else:
+        number = settings.number(total)
+    return settings.model_copy(update={"records": number})
 
 
 def _exact_counts(

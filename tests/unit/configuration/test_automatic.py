@@ -455,7 +455,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"synthesize__records": "exhaust"},
-        r"^synthesize\.records \(exhaust\) must be count or a whole number$",
+        r"^synthesize\.records \(exhaust\) must be count, 4x or a whole number$",
     ),
     ({"synthesize__method": "auto", "privacy": None}, r"^privacy is required$"),
     ({"synthesize": 3}, r"^synthesize \(3\) must be a mapping \(key: value\)$"),

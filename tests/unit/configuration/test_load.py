@@ -168,10 +168,10 @@ REFUSED = [
         {**SEEDED, "synthesize__records": "all"},
         "synthesize.records (all) must be count, exhaust or a whole number",
     ),
-    ({"synthesize__records": 1.5}, "synthesize.records (1.5) must be count or a whole number"),
+    ({"synthesize__records": 1.5}, "synthesize.records (1.5) must be count, 4x or a whole number"),
     (
         {"synthesize__records": "exhaust"},
-        "synthesize.records (exhaust) must be count or a whole number",
+        "synthesize.records (exhaust) must be count, 4x or a whole number",
     ),
     ({"dataset": "../x"}, "dataset (../x) must be 1 to 64 letters"),
 ]
