@@ -24,6 +24,7 @@ from marginweave.measurements.larger_marginals import LargerMarginals
 from marginweave.measurements.split import plan_budget
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
+from marginweave.observations.linked_uncounted import linked_uncounted
 from marginweave.observations.linked_undeclared import linked_undeclared
 from marginweave.observations.tables import Marginals
 from marginweave.released.evaluation import (
@@ -79,7 +80,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             compression,
             agreement.association,
             model=model_error or (),
-            facts=_draw_facts(collected, pooled, reference.configuration),
+            facts=_draw_facts(collected, pooled, reference.configuration, configuration),
             # as declared: bounds that were bought since were no reason of the choice
             is_automatic=is_automatic(reference.configuration),
         )
@@ -118,9 +119,15 @@ def _model_error(
 
 
 def _draw_facts(
-    collected: Aggregates | Marginals, pooled: Marginals | None, configuration: Configuration
+    collected: Aggregates | Marginals,
+    pooled: Marginals | None,
+    configuration: Configuration,
+    estimated: Configuration,
 ) -> DrawFacts:
-    """Return the facts about the draws of a release, with earlier ones pooled, that its verdict needs."""
+    """Return the facts about the draws of a release, with earlier ones pooled, that its verdict needs.
+
+    `estimated` is the configuration with the bounds that were drawn.
+    """
     lone = _sigma_of_single_pair(pooled, configuration)
     if not isinstance(collected, Marginals):
         return DrawFacts(lone=lone)
@@ -132,6 +139,7 @@ def _draw_facts(
         contradicted=tuple(names[place] for place in contradicted_attributes(collected)),
         chose_pairs=collected.is_combined,
         linked=linked_undeclared(collected.linked),
+        linked_rows=linked_uncounted(collected, estimated),
     )
 
 

@@ -56,13 +56,10 @@ COUNTED: dict[str, Any] = {
     "columns": {"kind": {"type": "category", "values": ["a", "b"]}},
     "at_most": 3,
 }
+LINKED: dict[str, Any] = {"privacy__unit": {"column": "id", "max_records": 1}}
 ADVICE: dict[str, tuple[Written, Written]] = {
     "check.table.beyond-advice": (
-        {
-            **LISTED,
-            "privacy__unit": {"column": "id", "max_records": 1},
-            "tables": {"stays": COUNTED},
-        },
+        {**LISTED, **LINKED, "tables": {"stays": COUNTED}},
         {"tables": {"stays": {**COUNTED, "at_most": 5}}},
     ),
     "plan.choice.or-rows": (AUTO, {"rows": 5000}),
@@ -105,6 +102,17 @@ ADVICE: dict[str, tuple[Written, Written]] = {
     "check.table.ids-advice": ({}, SUBJECT),
     "check.table.ids-warning": ({}, SUBJECT),
     "verdict.changed.ownerless-advice": (SUBJECT, {"privacy__unit__missing_subject": "own"}),
+    "verdict.uncounted.linked-advice": (
+        {**LISTED, **LINKED, "tables": {"stays": COUNTED}},
+        {"tables": {"stays": {**COUNTED, "at_most": 5}}},
+    ),
+    "verdict.uncounted.linked-unknown-advice": (
+        {**LISTED, **LINKED, "tables": {"stays": COUNTED}},
+        {
+            "columns__stays": {**STAY, "bins": [0, 4, 90]},
+            "tables": {"stays": {**COUNTED, "derive": {"stays": "count"}}},
+        },
+    ),
     "verdict.uncounted.advice": (SUBJECT, {"privacy__unit__max_records": 9}),
     "verdict.undeclared-advice.uncounted": (SETS, {"columns__signs__outside": "other"}),
     "verdict.undeclared-advice.declare": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from marginweave.domain.shares import ratio_ends, share_ends
 from marginweave.texts.sentences import Sentence, Share, verdict_sentence
@@ -81,6 +82,13 @@ _TWO_SIDED = 1.96
 """Deviations of a normal number that it is within with 95 %."""
 
 
+def share_texts(share: float, least: float) -> dict[str, Any]:
+    """Return a share and its lower end as sentences have them."""
+    digits = 0 if share >= 0.1 else 1
+    lowest = math.floor(least * 10 ** (digits + 2)) / 10**digits
+    return {"share": Share(share), "least": lowest, "digits": digits}
+
+
 @dataclass(frozen=True, kw_only=True)
 class UncountedRows:
     """The noisy number of rows that are not counted, because subjects have more rows than the `cap`.
@@ -121,13 +129,9 @@ class UncountedRows:
         if not self.found:
             key = "uncounted.none-beyond-one" if self.cap == 1 else "uncounted.none-beyond"
             return verdict_sentence(key, high=high, cap=self.cap, column=column)
-        share, least = self.least_share(records, deviation)
-        digits = 0 if share >= 0.1 else 1
         return verdict_sentence(
             "uncounted.beyond-one" if self.cap == 1 else "uncounted.beyond",
-            share=Share(share),
-            least=math.floor(least * 10 ** (digits + 2)) / 10**digits,
-            digits=digits,
+            **share_texts(*self.least_share(records, deviation)),
             subjects=self.subjects,
             low=low,
             high=high,

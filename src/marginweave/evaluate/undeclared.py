@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.domain.labels import UndeclaredCells
+from marginweave.domain.labels import UndeclaredCells, share_texts
 from marginweave.observations.combinations import Aggregates
+from marginweave.observations.linked_uncounted import LinkedUncounted
 from marginweave.observations.linked_undeclared import LinkedUndeclared
 from marginweave.released.verdict import Publication, Verdict
 from marginweave.texts.sentences import Sentence, verdict_sentence
@@ -133,21 +134,58 @@ def with_uncounted(
     counts: Aggregates,
     titles: Mapping[str, str],
     configuration: Configuration,
+    linked: Sequence[LinkedUncounted] = (),
 ) -> Verdict:
-    """Return the verdict with a sentence on rows that are not counted, where their number was measured.
+    """Return the verdict with a sentence on rows that are not counted, those of `linked` tables included.
 
-    A release is no better than "with care" where at least 10 % of the rows are in no number, by the lower end: the most rows of
-    a subject are declared, but not how many rows that leaves out. `titles` has what the sentence calls a column.
+    A release is no better than "with care" where at least 10 % of the rows of a table are in no number, by the lower end: the
+    most rows of a subject are declared, but not how many rows that leaves out. `titles` has what the sentence calls a column.
     """
+    says, advice = _linked_uncounted(configuration, linked)
+    shares = [told.shares[1] for told in linked]
     uncounted = counts.domain.uncounted
     subject = configuration.privacy.subject
-    if uncounted is None or subject is None:
-        return verdict
-    title = uncounted_title(titles.get(subject.column, subject.column), configuration)
-    facts = counts.record_count, counts.record_deviation
-    advice = list[Sentence]()
-    if uncounted.found and uncounted.least_share(*facts)[1] >= _MUCH:
-        advice.append(verdict_sentence("uncounted.advice"))
-        if verdict.publication == "good":
-            verdict = verdict.model_copy(update={"publication": "with care"})
-    return with_sentences_before(verdict, says=[uncounted.sentence(*facts, title)], advice=advice)
+    if uncounted is not None and subject is not None:
+        title = uncounted_title(titles.get(subject.column, subject.column), configuration)
+        facts = counts.record_count, counts.record_deviation
+        says.insert(0, uncounted.sentence(*facts, title))
+        least = uncounted.least_share(*facts)[1] if uncounted.found else 0.0
+        shares.append(least)
+        if least >= _MUCH:
+            advice.insert(0, verdict_sentence("uncounted.advice"))
+    if max(shares, default=0.0) >= _MUCH and verdict.publication == "good":
+        verdict = verdict.model_copy(update={"publication": "with care"})
+    return with_sentences_before(verdict, says=says, advice=advice)
+
+
+def linked_uncounted_sentence(told: LinkedUncounted) -> Sentence:
+    """Return the sentence on the rows of a linked table that are in no count of rows."""
+    rows = told.rows
+    low, high = rows.subjects_ends
+    if not rows.found:
+        return verdict_sentence("uncounted.no-linked", high=high, cap=rows.cap, table=told.table)
+    share = share_texts(*told.shares)
+    return verdict_sentence(
+        "uncounted.linked", **share, low=low, high=high, cap=rows.cap, table=told.table
+    )
+
+
+def _linked_uncounted(
+    configuration: Configuration, linked: Iterable[LinkedUncounted]
+) -> tuple[list[Sentence], list[Sentence]]:
+    """Return what the verdict says of rows of linked tables that are not counted, and what it advises."""
+    says, advice = list[Sentence](), list[Sentence]()
+    of_tables = {told.table: told for told in linked}
+    for name in configuration.counted_tables:
+        told = of_tables.get(name)
+        if told is None:
+            most = (configuration.tables or {})[name].at_most or 1
+            says.append(verdict_sentence("uncounted.linked-unknown", table=name, most=most))
+            advice.append(
+                verdict_sentence("uncounted.linked-unknown-advice", table=name, edge=most + 1)
+            )
+            continue
+        says.append(linked_uncounted_sentence(told))
+        if told.shares[1] >= _MUCH:
+            advice.append(verdict_sentence("uncounted.linked-advice", table=name))
+    return says, advice

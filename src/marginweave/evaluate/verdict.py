@@ -54,6 +54,7 @@ from marginweave.evaluate.undeclared import (
 )
 from marginweave.observations.combinations import Aggregates
 from marginweave.observations.compression import Compression
+from marginweave.observations.linked_uncounted import LinkedUncounted
 from marginweave.observations.linked_undeclared import LinkedUndeclared
 from marginweave.observations.tables import ChosenMisfit
 from marginweave.released.evaluation import Association, ErrorParts, MarginalBound, Measure
@@ -99,7 +100,7 @@ class DrawFacts:
     `unreleased` has, for private domains, the number of records whose value was not released, as drawn, and the standard
     deviation of the noise of that count. `contradicted` names columns whose counts in earlier releases are other ones than
     those drawn. `chose_pairs`: there were few records, so that few pairs were chosen (`Marginals.is_combined`). `linked` has
-    the cells of linked tables that are not as declared.
+    the cells of linked tables that are not as declared, `linked_rows` those of their rows that are in no count of rows.
     """
 
     lone: float | None = None
@@ -108,6 +109,7 @@ class DrawFacts:
     contradicted: tuple[str, ...] = ()
     chose_pairs: bool = False
     linked: tuple[LinkedUndeclared, ...] = ()
+    linked_rows: tuple[LinkedUncounted, ...] = ()
 
 
 def release_verdict(
@@ -232,7 +234,7 @@ def _add_configuration_sentences(
     )
     verdict = verdict.model_copy(update={"advice": (*verdict.advice, *map(str, about_rows))})
     verdict = with_undeclared(verdict, counts, titles, configuration, facts.linked)
-    verdict = with_uncounted(verdict, counts, titles, configuration)
+    verdict = with_uncounted(verdict, counts, titles, configuration, facts.linked_rows)
     totals = list(total_sentences(counts, configuration))
     says = (*_changed_row_sentences(configuration), *totals, *apart_sentences(apart, titles))
     known_advice = [verdict_sentence("known.advice")] if apart or totals else []

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ from marginweave.configuration.linked import LinkedTable
 from marginweave.configuration.question import Question
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
-from marginweave.domain.labels import Domain, UndeclaredCells
+from marginweave.domain.labels import Domain, UndeclaredCells, share_texts
 from marginweave.domain.zeros import domain_sizes
 from marginweave.inference.answers import Answers, find_release
 from marginweave.observations.linked import CountOf, spread_of
@@ -34,10 +35,11 @@ from marginweave.observations.tables import Observation
 from marginweave.publish.tables import read_columns
 from marginweave.released.statement import (
     LinkedStatement,
+    LinkedUncountedStatement,
     LinkedUndeclaredStatement,
     PrivacyStatement,
 )
-from marginweave.texts.sentences import counts_sentence
+from marginweave.texts.sentences import Sentence, counts_sentence
 
 OF_SOURCE = "source."
 """Comes before the name of a column of the source, in questions, if the linked table has a column of that name, too."""
@@ -49,7 +51,8 @@ class LinkedAnswers:
     """Answers questions about one linked table of a release, from the counts of the cells of its histograms.
 
     `configuration` is that of the counts, and `domain` that of the source. `histograms` has what privacy.json says of each, and
-    its counts; `undeclared` what it says of cells of the table that are not as declared.
+    its counts; `undeclared` what it says of cells of the table that are not as declared, and `uncounted` of rows that are in no
+    count of rows.
     """
 
     name: str
@@ -58,6 +61,7 @@ class LinkedAnswers:
     domain: Domain
     histograms: Sequence[tuple[LinkedStatement, pa.Array]]
     undeclared: Sequence[LinkedUndeclaredStatement] = ()
+    uncounted: LinkedUncountedStatement | None = None
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """Yield an answer for each group of a question.
@@ -66,13 +70,19 @@ class LinkedAnswers:
             InputError: it asks for what no histogram has, or of a population, or is broken as `MarginalAnswers.ask` says.
         """
         self._check(question)
-        words = counts_sentence(
-            f"of.linked-{question.each}", table=self.name, most=self.table.at_most or 1
-        )
-        about = About(Counted.PART, str(words))
+        about = About(Counted.PART, str(self._counted_words(question)))
         for answer in self.answers(question).ask(question):
             notes = (*answer.notes, *self._notes_on_denominators(question))
             yield replace(answer, about=about, notes=notes)
+
+    def _counted_words(self, question: Question) -> Sentence:
+        """Return what the numbers of an answer are of; of rows also which share of them is in none, where that is known."""
+        counted: dict[str, Any] = {"table": self.name, "most": self.table.at_most or 1}
+        beyond = self.uncounted
+        if question.each == "unit" or beyond is None or not beyond.share:
+            return counts_sentence(f"of.linked-{question.each}", **counted)
+        shares = share_texts(beyond.share, beyond.share_low)
+        return counts_sentence("of.linked-row-beyond", **counted, **shares)
 
     def _notes_on_denominators(self, question: Question) -> Iterator[Note]:
         """Yield a note where a share is of all rows, also of those whose asked cells are not as declared."""
@@ -230,6 +240,9 @@ def open_linked(place: Path, name: str) -> LinkedAnswers:
         domain=statement.released_domain,
         histograms=[(seen, counts) for seen, counts in histograms if seen.table == name],
         undeclared=[row for row in statement.linked_undeclared or () if row.table == name],
+        uncounted=next(
+            (row for row in statement.linked_uncounted or () if row.table == name), None
+        ),
     )
 
 

@@ -142,6 +142,7 @@ def _linked_records(
         key = f"linked.{seen.count_of}"
         sentences.append(report_sentence(key, table=seen.table, most=seen.most))
     words = [row.words for row in statement.linked_undeclared or () if row.found]
+    words += [row.words for row in statement.linked_uncounted or ()]
     fields = [
         {
             "@type": "cr:Field",

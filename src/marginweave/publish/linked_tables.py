@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.intervals import LEVEL
-from marginweave.evaluate.undeclared import linked_undeclared_sentence
+from marginweave.evaluate.undeclared import linked_uncounted_sentence, linked_undeclared_sentence
 from marginweave.mechanisms.normal import ndtri
 from marginweave.observations.linked import LinkedObservation
+from marginweave.observations.linked_uncounted import linked_uncounted
 from marginweave.observations.linked_undeclared import linked_undeclared
+from marginweave.observations.tables import Marginals
 from marginweave.publish.tables import with_combinations
-from marginweave.released.statement import LinkedStatement, LinkedUndeclaredStatement
+from marginweave.released.statement import (
+    LinkedStatement,
+    LinkedUncountedStatement,
+    LinkedUndeclaredStatement,
+)
 
 _LONGEST = 2
 
@@ -98,3 +105,20 @@ def undeclared_statements(
         )
         statements.append(statement)
     return tuple(statements)
+
+
+def uncounted_statements(
+    marginals: Marginals, configuration: Configuration
+) -> tuple[LinkedUncountedStatement, ...]:
+    """Return the facts of privacy.json on rows of linked tables that are in no count of rows, where anything tells."""
+    return tuple(
+        LinkedUncountedStatement(
+            table=told.table,
+            **asdict(told.rows),
+            column=told.by,
+            words=str(linked_uncounted_sentence(told)),
+            share=told.shares[0],
+            share_low=told.shares[1],
+        )
+        for told in linked_uncounted(marginals, configuration)
+    )

@@ -16,7 +16,11 @@ from marginweave.estimate.intervals import count_interval
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.selection import declared_cliques
 from marginweave.observations.tables import Marginals, Observation
-from marginweave.publish.linked_tables import linked_statements, undeclared_statements
+from marginweave.publish.linked_tables import (
+    linked_statements,
+    uncounted_statements,
+    undeclared_statements,
+)
 from marginweave.publish.tables import with_combinations
 from marginweave.released.statement import MarginalsStatement, MarginalStatement
 
@@ -117,6 +121,7 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
         not_measured=tuple(_not_measured(marginals, configuration)),
         linked=linked_statements(marginals.linked, configuration) or None,
         linked_undeclared=undeclared_statements(marginals.linked, configuration) or None,
+        linked_uncounted=uncounted_statements(marginals, configuration) or None,
     )
 
 

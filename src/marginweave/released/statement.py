@@ -143,6 +143,46 @@ class LinkedStatement(Described):
     )
 
 
+class UncountedStatement(Described):
+    """How many rows no number counts, as only some rows are counted of each value of a column."""
+
+    column: str = Field(description="The column that tells whose a row is.")
+    cap: int = Field(description="At most so many rows of each of its values are counted.")
+    most: int = Field(
+        description="Of the rows of a value beyond these, at most so many are in `rows_at_least`."
+    )
+    subjects: int = Field(
+        description="Values with more than `cap` rows, as counted, with noise; never below 0."
+    )
+    subjects_deviation: float = Field(description="Standard deviation of the noise of this number.")
+    subjects_ends: tuple[int, int] = Field(
+        description="An interval for it, with a confidence of 95 %."
+    )
+    rows_at_least: int = Field(
+        description="Rows beyond `cap`, of each value `most` at most, as counted, with noise; never below 0. Far more may "
+        "be in no number."
+    )
+    rows_deviation: float = Field(description="Standard deviation of the noise of this number.")
+    rows_ends: tuple[int, int] = Field(
+        description="An interval for the number of such rows, with a confidence of 95 %; not for that of all rows in no number."
+    )
+    words: str = Field(
+        description="The same, with the share of all rows that is at least not counted, for a reader."
+    )
+
+
+class LinkedUncountedStatement(UncountedStatement):
+    """How many rows of a linked table are in no count of rows, by the released numbers of rows of its units."""
+
+    table: str = Field(description="Name of the linked table.")
+    share: float = Field(
+        description="Share of all rows of the table that is at least in no count of rows, from 0 to 1; 0 if noise explains all."
+    )
+    share_low: float = Field(
+        description="Its lower end, with a confidence of 95 %, from 0 to 1; the share has no upper end."
+    )
+
+
 class LinkedUndeclaredStatement(Described):
     """How many cells of a column of a linked table were not as declared, in a count of its units or rows."""
 
@@ -194,6 +234,9 @@ class MarginalsStatement(Described):
     )
     linked_undeclared: tuple[LinkedUndeclaredStatement, ...] | None = optional(
         "Of each column of counted linked tables that can have such cells, how many were not as declared."
+    )
+    linked_uncounted: tuple[LinkedUncountedStatement, ...] | None = optional(
+        "Of each counted linked table whose units' numbers of rows were measured, how many rows are in no count of rows."
     )
 
 
@@ -345,34 +388,6 @@ class UndeclaredStatement(Described):
     )
     of_set: bool | None = optional(
         "True where the attribute is a column of sets: counted are records that hold a value that is not declared."
-    )
-
-
-class UncountedStatement(Described):
-    """How many rows no number counts, as only some rows are counted of each value of a column."""
-
-    column: str = Field(description="The column that tells whose a row is.")
-    cap: int = Field(description="At most so many rows of each of its values are counted.")
-    most: int = Field(
-        description="Of the rows of a value beyond these, at most so many are in `rows_at_least`."
-    )
-    subjects: int = Field(
-        description="Values with more than `cap` rows, as counted, with noise; never below 0."
-    )
-    subjects_deviation: float = Field(description="Standard deviation of the noise of this number.")
-    subjects_ends: tuple[int, int] = Field(
-        description="An interval for it, with a confidence of 95 %."
-    )
-    rows_at_least: int = Field(
-        description="Rows beyond `cap`, of each value `most` at most, as counted, with noise; never below 0. Far more may "
-        "be in no number."
-    )
-    rows_deviation: float = Field(description="Standard deviation of the noise of this number.")
-    rows_ends: tuple[int, int] = Field(
-        description="An interval for the number of such rows, with a confidence of 95 %; not for that of all rows in no number."
-    )
-    words: str = Field(
-        description="The same, with the share of all rows that is at least not counted, for a reader."
     )
 
 

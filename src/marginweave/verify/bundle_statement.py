@@ -44,7 +44,7 @@ _UNKNOWN = {
         "linked.cells",
     ),
     "follows from released values": (
-        *("not_measured", "confidence", "verdict", "linked_undeclared"),
+        *("not_measured", "confidence", "verdict", "linked_undeclared", "linked_uncounted"),
         *("noise.threshold", "noise.raised_from", "noise.candidates"),
     ),
     "words": ("preparation", "assumptions", "not_covered", "composition"),

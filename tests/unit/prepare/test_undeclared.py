@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.budget import Stability
+from marginweave.configuration.columns.base import MISSING, NOT_DECLARED
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import (
     AnySynthesis,
@@ -378,6 +379,32 @@ def test_what_becomes_of_a_cell_is_decided_by_the_configuration(name: str) -> No
             "nothing is bought for such cells"
         )
         assert one.indicated_sets == (("sex",) if name == "set" else ())
+
+
+# The same of a column of a linked table that is counted.
+LINKED_DECISIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "nothing said": ({}, (NOT_DECLARED,)),
+    "missing declared": ({"missing": [""]}, (MISSING, NOT_DECLARED)),
+    "outside: null": ({"outside": "null"}, (MISSING,)),
+    "outside: other": ({"outside": "other"}, (MISSING,)),
+}
+
+
+@pytest.mark.parametrize("name", LINKED_DECISIONS)
+def test_what_becomes_of_a_linked_cell_is_decided_by_the_configuration(name: str) -> None:
+    """The line of linked tables in the table of decisions, and the same of the resolved form."""
+    changes, gaps = LINKED_DECISIONS[name]
+    kind = {"type": "category", "values": ["planned", "emergency"], **changes}
+    config = configuration(
+        missing=[],
+        aggregate={"method": "marginals"},
+        privacy__unit={"column": "id", "max_records": 1},
+        tables={"stays": {"source": "stays.csv", "columns": {"kind": kind}, "at_most": 3}},
+    )
+    for one in (config, Configuration.from_canonical(config.canonical())):
+        attribute = (one.tables or {})["stays"].attribute("kind", one.missing)
+        assert attribute.gaps == gaps
+        assert ("other" in attribute.labels) == (changes.get("outside") == "other")
 
 
 @pytest.mark.parametrize("outside", ["null", "other", "error"])
