@@ -195,6 +195,7 @@ class Synthesizer(Shown):
         n: int | None = None,
         seed: int | None = None,
         where: Mapping[str, Any] | None = None,
+        table: str | None = None,
         **unknown: object,
     ) -> pd.DataFrame:
         """Return synthetic records of the release (`Release.sample`): in the dtypes of the frame, free of charge.
@@ -203,7 +204,7 @@ class Synthesizer(Shown):
             NotFittedError: `fit` was not called.
             InputError: as `Release.sample`.
         """
-        return self.release.sample(n, seed, where, **unknown)
+        return self.release.sample(n, seed, where, table, **unknown)
 
     @property
     def release(self) -> Release:

@@ -36,7 +36,7 @@ from ..tasks.normalize import normalize_counts
 from ..tasks.preprocess import preprocess
 from ..tasks.publish import publish, report_internally
 from ..tasks.stage import quiet, stage_of
-from ..tasks.synthesize import fit_model, synthesize
+from ..tasks.synthesize import fit_model, fit_row_models, synthesize
 from ..tasks.validate import validate
 
 P = ParamSpec("P")
@@ -106,7 +106,8 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     draws_before_encode = plan.after(PREPROCESS)
     fits_model = isinstance(private.configuration.synthesize, MixtureSynthesis)
     draws_bounds = bool(private.configuration.private_bounds)
-    stages = _FIXED_STAGES + draws_bounds + fits_model + len(plan.draws)
+    fits_rows = bool(private.configuration.recorded_tables)
+    stages = _FIXED_STAGES + draws_bounds + fits_model + fits_rows + len(plan.draws)
     book = Bookkeeper(private.folder, private.manifest, stages=stages, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
@@ -129,9 +130,12 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     parts = {"collect": collected, "normalize": normalized}
     if fits_model:
         parts["fit"] = book.stage("fit", fit_model, public, normalized)
+    if fits_rows:
+        parts["fit rows"] = book.stage("fit rows", fit_row_models, public, normalized, parts["fit"])
     synthesized = book.stage("synthesize", synthesize, public, normalized, parts.get("fit"))
-    decoded = book.stage("decode", decode, public, synthesized, normalized, private.suites[1])
-    parts |= {"synthesize": synthesized, "decode": decoded}
+    parts["synthesize"] = synthesized
+    decoded = book.stage("decode", decode, public, parts, private.suites[1])
+    parts["decode"] = decoded
     parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
     return_unused_draws(private)
     staged = staged_release(private.folder, private.lease)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marginweave.answers.tables import released_tables
@@ -17,6 +18,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import earlier_files
 from marginweave.estimate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.estimate.marginals import listed_counts
+from marginweave.estimate.mixture.linked_rows import RowModel, row_gaps, unpack_row_models
 from marginweave.estimate.mixture.model import unpack_mixture
 from marginweave.measurements.plan import Plan
 from marginweave.observations.combinations import Aggregates
@@ -29,7 +31,7 @@ from marginweave.publish.measured_tables import marginal_facts, measurements_tab
 from marginweave.publish.pages import internal_report, release_pages
 from marginweave.publish.reader import PublishedRelease, show_records
 from marginweave.publish.statement import privacy_statement, with_types
-from marginweave.publish.synthetic import write_synthetic
+from marginweave.publish.synthetic import row_files, write_records
 from marginweave.publish.tables import counts_of_others, counts_table, csv_bytes, parquet_bytes
 from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
@@ -70,7 +72,7 @@ def publish(
     shown_records = show_records(blocks, evaluation.records, aggregates.domain, resolved)
     files = {
         **counts,
-        **_model_file(reference, parts.get("fit"), normalized),
+        **_model_file(reference, parts, normalized),
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
         **dict(earlier_files(configuration, reference.read_kept)),
@@ -82,19 +84,31 @@ def publish(
         replace_file(place / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
-    # Blocks are verified when they are read: on all cores.
-    tables = LocalEngine().map(lambda number: unpack_table(decoded[number]), range(len(decoded)))
-    digests |= write_synthetic(place, tables, resolved, reference.types)
-    digests[CROISSANT] = _describe(place, resolved, statement, digests)
+
+    def tables() -> Iterator[pa.Table]:
+        # Blocks are verified when they are read: on all cores.
+        return LocalEngine().map(lambda number: unpack_table(decoded[number]), range(len(decoded)))
+
+    gaps = row_gaps(resolved, _row_models(reference, parts))
+    digests |= write_records(place, tables, resolved, reference.types, gaps)
+    digests[CROISSANT] = _describe(place, resolved, statement, digests, gaps)
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
 def _describe(
-    place: Path, configuration: Configuration, statement: PrivacyStatement, digests: dict[str, str]
+    place: Path,
+    configuration: Configuration,
+    statement: PrivacyStatement,
+    digests: dict[str, str],
+    row_gaps: Mapping[str, Collection[str]],
 ) -> str:
     """Write the Croissant description of the files, and return its SHA-256."""
     schema = pq.read_schema(place / "synthetic.parquet")
-    description = croissant(configuration, statement, schema, digests)
+    rows = {
+        name: (pq.read_schema(place / row_files(name)[0]), configuration.of_rows(name, gaps))
+        for name, gaps in row_gaps.items()
+    }
+    description = croissant(configuration, statement, schema, digests, rows)
     replace_file(place / CROISSANT, description)
     return hashlib.sha256(description).hexdigest()
 
@@ -123,13 +137,25 @@ def _as_published(
 
 
 def _model_file(
-    reference: DerivedReference, fitted: StageResult | None, normalized: Aggregates | Marginals
+    reference: DerivedReference,
+    parts: Mapping[str, StageResult],
+    normalized: Aggregates | Marginals,
 ) -> dict[str, bytes]:
-    if fitted is None:
+    if "fit" not in parts:
         return {}
     resolved = reference.estimated(normalized.domain)
-    mixture = unpack_mixture(reference.load(fitted))
-    return {MODEL: parquet_bytes(model_table(mixture, normalized, resolved))}
+    mixture = unpack_mixture(reference.load(parts["fit"]))
+    table = model_table(mixture, normalized, resolved, _row_models(reference, parts))
+    return {MODEL: parquet_bytes(table)}
+
+
+def _row_models(
+    reference: DerivedReference, parts: Mapping[str, StageResult]
+) -> dict[str, RowModel]:
+    """Return what the rows of linked tables are like, by the names of the tables that get rows."""
+    if "fit rows" not in parts:
+        return {}
+    return unpack_row_models(reference.load(parts["fit rows"]))
 
 
 def counts_and_marginals(

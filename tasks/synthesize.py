@@ -8,7 +8,9 @@ from marginweave.checkpoints.codecs import pack_codes
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.membership import check_codes
 from marginweave.domain.zeros import released_attributes
+from marginweave.estimate.mixture.linked_rows import pack_row_models
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
+from marginweave.observations.tables import Marginals
 from marginweave.runs.capabilities import DerivedReference, StageResult
 
 from .normalize import load_counts
@@ -29,6 +31,23 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
         return pack_mixture(fit_inputs(inputs, settings))
 
     return reference.checkpoint("fit", [normalized], compute)
+
+
+@stage("fit rows")
+def fit_row_models(
+    reference: DerivedReference, normalized: StageResult, fitted: StageResult
+) -> StageResult:
+    """Fit what the rows of linked tables are like in the mixture of their units. DP: post-processing."""
+
+    def compute() -> bytes:
+        from marginweave.records.linked_rows import fit_linked  # numba
+
+        counts = load_counts(reference, normalized)
+        assert isinstance(counts, Marginals)
+        mixture = unpack_mixture(reference.load(fitted))
+        return pack_row_models(fit_linked(counts, reference.estimated(counts.domain), mixture))
+
+    return reference.checkpoint("fit-rows", [normalized, fitted], compute)
 
 
 @stage("synthesize")

@@ -62,6 +62,31 @@ ADVICE: dict[str, tuple[Written, Written]] = {
         {**LISTED, **LINKED, "tables": {"stays": COUNTED}},
         {"tables": {"stays": {**COUNTED, "at_most": 5}}},
     ),
+    "plan.linked.no-method": (
+        {
+            "aggregate": {"method": "marginals"},
+            "synthesize": {"method": "gum"},
+            "privacy__unit": {"column": "id", "max_records": 1},
+            "tables": {"stays": COUNTED},
+        },
+        {"synthesize": {"method": "mixture"}},
+    ),
+    "plan.linked.no-number": (
+        {
+            "aggregate": {"method": "marginals"},
+            "privacy__unit": {"column": "id", "max_records": 1},
+            "tables": {"stays": COUNTED},
+        },
+        {
+            "columns__number": {
+                "type": "number",
+                "bounds": [0, 3],
+                "bins": {"min": 0, "max": 3, "step": 1},
+                "decimals": 0,
+            },
+            "tables": {"stays": {**COUNTED, "derive": {"number": "count"}}},
+        },
+    ),
     "plan.choice.or-rows": (AUTO, {"rows": 5000}),
     "plan.given-up.set-other": (SETS, {"columns__signs__outside": "other"}),
     "plan.preparation.uncounted-sets": (SETS, {"columns__signs__outside": "other"}),

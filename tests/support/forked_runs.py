@@ -221,8 +221,9 @@ def recompute(home: Path, run: str) -> bool:
     normalized = stages.normalize_counts(public, collected)
     fits = isinstance(reference.configuration.synthesize, MixtureSynthesis)
     fitted = stages.fit_model(public, normalized) if fits else None
-    synthesized = stages.synthesize(public, normalized, fitted)
-    decoded = stages.decode(public, synthesized, normalized, None)
+    parts = {"normalize": normalized}
+    parts["synthesize"] = stages.synthesize(public, normalized, fitted)
+    decoded = stages.decode(public, parts, None)
     counts = counts_and_marginals(public, load_counts(public, normalized), collected)[2][
         "aggregates.csv"
     ]

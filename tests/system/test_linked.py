@@ -14,7 +14,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.columns.base import NOT_DECLARED
+from marginweave.inference.opened import Release
 from marginweave.released.statement import PrivacyStatement
 from tests.support.command_line import CommandLine
 from tests.support.linked_tables import HOSPITAL, STAYS, Stay, derived_by_definition
@@ -24,7 +26,14 @@ MARKER = "xq7marker"
 AT_MOST = 3
 COUNTED: dict[str, Any] = {
     "aggregate": {"method": "marginals", "cliques": {"all": 2}},
-    "tables": {"stays": {**STAYS, "at_most": AT_MOST, "share": 0.25}},
+    "tables": {
+        "stays": {
+            **STAYS,
+            "at_most": AT_MOST,
+            "share": 0.25,
+            "structure": {"ordered": [{"columns": ["admitted", "discharged"]}]},
+        }
+    },
 }
 LITTLE = {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}
 
@@ -120,6 +129,7 @@ def test_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) 
     assert not linked["days", "rows"].found
     assert linked["kind", "rows"].words in evaluation["verdict"]["says"]
     check_rows(folder / "release", stays)
+    check_records(folder / "release")
     asked = marginweave("query", "r", "--table", "stays", "--each", "unit", "--by", "kind")
     assert asked.returncode == 2
     assert "derive a column of the source that says so" in asked.stderr
@@ -159,6 +169,35 @@ def check_rows(release: Path, stays: list[list[Stay]]) -> None:
                     sum(s.kind == kind for s in those) / len(those) for those in stays if those
                 ]
                 assert abs(cells["count"][kind] - sum(shares)) < 6 * sigmas[kind]
+
+
+def check_records(place: Path) -> None:
+    """Rows of stays join with the records that they are of, and Python and croissant.json have the same of them."""
+    records = pd.read_csv(place / "synthetic.csv")
+    rows = pd.read_csv(place / "synthetic-stays.csv", keep_default_na=False)
+    assert records["patient"].tolist() == list(range(1, len(records) + 1))
+    numbers = rows.groupby("patient_id").size().reindex(records["patient"], fill_value=0)
+    assert numbers.tolist() == records["stays"].tolist()
+    has = records["patient"].isin(rows[rows["kind"] == "emergency"]["patient_id"])
+    told = records["emergency"].notna()
+    assert (has == (records["emergency"] == True))[told].mean() > 0.9  # noqa: E712 - gaps
+    assert (rows["admitted"] <= rows["discharged"])[rows["discharged"] != ""].all()
+    release = Release.open(place)
+    sampled = release.sample(table="stays")
+    assert sampled["kind"].fillna("").tolist() == rows["kind"].tolist()
+    assert release.sample()["patient"].tolist() == records["patient"].tolist()
+    few = release.sample(40, seed=3, where={"emergency": True})
+    of_few = release.sample(40, seed=3, where={"emergency": True}, table="stays")
+    assert set(of_few["patient_id"]) <= set(few["patient"])
+    with pytest.raises(InputError, match="no synthetic rows of a table 'visits'"):
+        release.sample(table="visits")
+    described = json.loads((place / "croissant.json").read_bytes())
+    records_there, rows_there = described["recordSet"]
+    assert records_there["key"] == {"@id": "records/patient"}
+    assert rows_there["field"][0]["references"] == {"field": {"@id": "records/patient"}}
+    assert {"synthetic-stays.csv", "synthetic-stays.parquet"} <= {
+        file["name"] for file in described["distribution"]
+    }
 
 
 def test_check_says_which_rows_belong_to_nobody(marginweave: CommandLine, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import ConstantColumn, NamedColumns, Texts
 from marginweave.configuration.execution import Source
 from marginweave.configuration.rules.conditions import Allowed, Condition
+from marginweave.configuration.rules.structure import Structure
 from marginweave.configuration.values import (
     Confirm,
     FrozenModel,
@@ -174,7 +175,8 @@ class LinkedTable(FrozenModel):
 
     With `at_most` the table is counted: each of its columns alone, in pairs, and beside the columns of the source that `beside`
     names, by default all whose values are public. Counts of rows take at most this many rows of a unit. `share` is the part of
-    the budget that this takes; shares of other draws are of what counted tables leave.
+    the budget that this takes; shares of other draws are of what counted tables leave. `structure` has the rules `forbidden`,
+    `applies` and `ordered` of its columns, which its synthetic rows keep; rows that break them are counted as they are.
     """
 
     source: Source
@@ -183,6 +185,7 @@ class LinkedTable(FrozenModel):
     missing: Texts | None = None
     columns: Annotated[NamedColumns, Field(default_factory=dict)]
     at_most: Annotated[Whole, Field(ge=1, le=MOST_ROWS_OF_UNIT)] | None = None
+    structure: Structure | None = None
     beside: Texts | None = None
     share: OpenFraction | None = None
     derive: Annotated[

@@ -14,6 +14,7 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.linked import Derivation, LinkedTable
 from marginweave.configuration.rules.conditions import ConditionError, labels_of
+from marginweave.configuration.rules.structure import Structure, check_structure
 from marginweave.configuration.sections import Sections
 from marginweave.configuration.values import ValueMatcher
 
@@ -40,6 +41,8 @@ def check_tables(configuration: Sections) -> None:
     for name, table in sorted(configuration.tables.items()):
         _check_purpose(name, table)
         _check_columns(configuration, name, table)
+        if table.structure is not None:
+            _check_rules(configuration, name, table.structure, table)
         for column, derivation in table.derive.items():
             place = f"tables.{name}.derive.{column}"
             if column in derived:
@@ -56,9 +59,32 @@ def _check_purpose(name: str, table: LinkedTable) -> None:
         raise ValueError(
             f"tables.{name} needs at_most, with which its rows are counted, or derive, or both"
         )
-    for key, value in (("beside", table.beside), ("share", table.share)):
+    for key, value in (
+        ("beside", table.beside),
+        ("share", table.share),
+        ("structure", table.structure),
+    ):
         if value is not None:
             raise ValueError(f"tables.{name}.{key} needs at_most, with which rows are counted")
+
+
+def _check_rules(
+    configuration: Sections, name: str, structure: Structure, table: LinkedTable
+) -> None:
+    """Refuse rules of rows that do not fit the columns of their table, or compute one of them (ValueError)."""
+    place = f"tables.{name}.structure"
+    for key in ("determined", "difference", "sum"):
+        if getattr(structure, key):
+            raise ValueError(
+                f"{place}.{key} must not be used: rows of linked tables have forbidden, applies and ordered alone"
+            )
+    try:
+        check_structure(structure, table.columns)
+        _ = configuration.of_rows(
+            name
+        ).forbidden  # raises ValueError for a value that a column does not have
+    except ValueError as error:
+        raise ValueError(f"tables.{name}.{error}") from None
 
 
 def _check_counted(configuration: Sections) -> None:

@@ -553,6 +553,51 @@ class Sections(Execution):
         tables = sorted((self.tables or {}).items())
         return tuple(name for name, table in tables if table.at_most is not None)
 
+    @cached_property
+    def recorded_tables(self) -> Mapping[str, str]:
+        """Counted tables that get synthetic rows: by their names, the derived column that says how many rows a unit has.
+
+        The rows of a unit follow from the mixture that its record is made of.
+        """
+        if self.synthesize.method != "mixture":
+            return {}
+        columns = {}
+        for name in self.counted_tables:
+            table = (self.tables or {})[name]
+            counts = [column for column, rule in table.derive.items() if rule.count]
+            if counts and self.key_of(name) not in table.columns:
+                columns[name] = counts[0]
+        return columns
+
+    def key_of(self, table: str) -> str:
+        """Return the column of a linked table with the id of the unit of each row."""
+        subject = self.privacy.subject
+        return (self.tables or {})[table].by or (subject.column if subject is not None else "")
+
+    def of_rows(self, table: str, gaps: Collection[str] = ()) -> Self:
+        """Return the configuration of the rows of a linked table, as if they were records.
+
+        `gaps` are the columns in which rows can lack a value, for whatever reason: rules do not apply to an empty cell there.
+        """
+        linked = (self.tables or {})[table]
+        columns: dict[str, Column] = {}
+        attributes = []
+        for name, column in linked.columns.items():
+            assert isinstance(column, MeasuredColumn)
+            missing = linked.missing_texts(name, self.missing)
+            columns[name] = column.model_copy(update={"missing": missing})
+            attributes.append(Attribute(name=name, column=name, labels=column.labels))
+        return self._with_cached(
+            source=linked.source,
+            columns=columns,
+            attributes=tuple(attributes),
+            structure=linked.structure,
+            tables=None,
+            known=None,
+            counted_undeclared=tuple(gaps),
+            has_one_gap=True,
+        )
+
     @property
     def table_shares(self) -> tuple[float, ...]:
         """Share of the budget of each of `counted_tables`: as declared, or an equal part of `TABLES_SHARE`."""

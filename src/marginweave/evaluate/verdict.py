@@ -368,6 +368,8 @@ def _linked_row_sentences(configuration: Configuration) -> Iterator[Sentence]:
         yield verdict_sentence("changed.linked", table=name)
     for name in configuration.counted_tables:
         yield verdict_sentence("changed.linked-rows", table=name, most=tables[name].at_most or 1)
+        if name in configuration.recorded_tables:
+            yield verdict_sentence("changed.linked-records", table=name)
 
 
 def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:

@@ -269,6 +269,20 @@ def linked_forecast(configuration: Configuration) -> Iterator[Sentence]:
         if columns.left_out:
             pairs = listed([f"{a} with {b}" for a, b in columns.left_out])
             yield plan_sentence("linked.left-out", **table, cells=MOST_CELLS, pairs=pairs)
+        yield _rows_sentence(configuration, columns.name)
+
+
+def _rows_sentence(configuration: Configuration, name: str) -> Sentence:
+    """Return what the synthetic rows of a counted table keep, or why there are none."""
+    table = (configuration.tables or {})[name]
+    if name in configuration.recorded_tables:
+        return plan_sentence("linked.rows", table=name, column=configuration.recorded_tables[name])
+    method = configuration.synthesize.method
+    if method != "mixture":
+        return plan_sentence("linked.no-method", table=name, method=method)
+    if configuration.key_of(name) in table.columns:
+        return plan_sentence("linked.no-key", table=name, column=configuration.key_of(name))
+    return plan_sentence("linked.no-number", table=name, most=table.at_most or 1)
 
 
 def _pooled_sigma(configuration: Configuration, draw: LinkedHistograms, column: int) -> float:

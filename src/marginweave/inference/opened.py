@@ -112,6 +112,7 @@ class Release:
         n: int | None = None,
         seed: int | None = None,
         where: Mapping[str, Any] | None = None,
+        table: str | None = None,
         **unknown: object,
     ) -> pd.DataFrame:
         """Return `n` synthetic records, in the types of the source: post-processing, free of charge.
@@ -125,6 +126,8 @@ class Release:
             where: conditions by column, such as `{"sex": "f", "age": {"from": 65}}`. Each record meets all of them, and records
                 have the fitted mixture's distribution under these conditions. A text that the column declares as `missing`,
                 often `""`, asks for the missing value.
+            table: of a linked table with synthetic rows, all rows of these records; its ids are numbers of the records that the
+                same call without `table` returns.
             unknown: none; a name of another package, such as `num_rows`, is refused.
 
         Raises:
@@ -133,7 +136,7 @@ class Release:
         """
         if unknown:
             raise InputError(
-                f"sample takes n, seed and where, and no {min(unknown)}; write sample(1000, seed=7)"
+                f"sample takes n, seed, where and table, and no {min(unknown)}; write sample(1000, seed=7)"
             )
         if where is not None and not where:
             raise InputError("where has no condition; leave it out for records of the whole table")
@@ -149,7 +152,7 @@ class Release:
         if warning:
             warn(f"{self.place} {warning}", stacklevel=2)
         settings = self.published.settings(records, public_seed)
-        blocks = self.published.synthesize(settings, where)
+        blocks = self.published.tables(settings, where, table)
         frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
         return frame
 

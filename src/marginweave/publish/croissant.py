@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from marginweave.configuration.synthesis import CompleteSynthesis
 from marginweave.configuration.values import listed
 from marginweave.publish.conclusions import citation
 from marginweave.publish.preparation_words import moment_sentences, value_sentences
-from marginweave.publish.synthetic import no_value_sentence
+from marginweave.publish.synthetic import SYNTHETIC, no_value_sentence, row_files
 from marginweave.released.statement import PrivacyStatement
 from marginweave.texts.sentences import Sentence, report_sentence
 
@@ -85,6 +87,7 @@ def croissant(
     statement: PrivacyStatement,
     schema: pa.Schema,
     digests: Mapping[str, str],
+    rows: Mapping[str, tuple[pa.Schema, Configuration]] = MappingProxyType({}),
 ) -> bytes:
     """Return the description of a release: its files by `digests`, and the columns of the synthetic records.
 
@@ -95,13 +98,10 @@ def croissant(
         statement: the privacy statement.
         schema: of synthetic.parquet.
         digests: SHA-256 of each file of the release, by name.
+        rows: by the name of each linked table with synthetic rows, the schema of their Parquet file, and their configuration.
     """
-    undeclared = {row.attribute: row.words for row in statement.undeclared or () if row.found}
-    moments = moment_sentences(configuration, statement)
-    fields = [
-        _field(configuration, field, (moments.get(field.name), undeclared.get(field.name)))
-        for field in schema
-    ]
+    subject = configuration.privacy.subject
+    key = subject.column if subject is not None and rows else ""
     description: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -120,10 +120,14 @@ def croissant(
         "distribution": [
             _file(name, digest, configuration.publish.csv)
             for name, digest in digests.items()
-            if name in _FILES
+            if _described(name)
         ],
         "recordSet": [
-            {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields},
+            _records(configuration, statement, schema, key),
+            *(
+                _rows(name, of_rows, schema_of_rows, configuration.key_of(name), key)
+                for name, (schema_of_rows, of_rows) in rows.items()
+            ),
             *_linked_records(statement, digests),
         ],
     }
@@ -160,6 +164,50 @@ def _linked_records(
         "name": "linked",
         "description": _paragraph((*sentences, *words)),
         "field": fields,
+    }
+
+
+def _records(
+    configuration: Configuration, statement: PrivacyStatement, schema: pa.Schema, key: str
+) -> dict[str, Any]:
+    """Return the entry of the synthetic records; `key` is the column of their numbers, empty where they have none."""
+    undeclared = {row.attribute: row.words for row in statement.undeclared or () if row.found}
+    moments = moment_sentences(configuration, statement)
+    fields = [
+        _key_field("records", key, SYNTHETIC[0])
+        if field.name == key
+        else _field(configuration, field, (moments.get(field.name), undeclared.get(field.name)))
+        for field in schema
+    ]
+    keys = {"key": {"@id": f"records/{key}"}} if key else {}
+    return {"@type": "cr:RecordSet", "@id": "records", "name": "records", **keys, "field": fields}
+
+
+def _rows(
+    table: str, configuration: Configuration, schema: pa.Schema, by: str, key: str
+) -> dict[str, Any]:
+    """Return the entry of the synthetic rows of a linked table, whose column `by` has the `key` of a record."""
+    file, _ = row_files(table)
+    place = f"rows/{table}"
+    references = {"references": {"field": {"@id": f"records/{key}"}}}
+    fields = [
+        {**_key_field(place, by, file), **references}
+        if field.name == by
+        else _field(configuration, field, (), place, file)
+        for field in schema
+    ]
+    return {"@type": "cr:RecordSet", "@id": place, "name": table, "field": fields}
+
+
+def _key_field(place: str, name: str, file: str) -> dict[str, Any]:
+    """Return the entry of a column with the numbers of records."""
+    return {
+        "@type": "cr:Field",
+        "@id": f"{place}/{name}",
+        "name": name,
+        "description": str(report_sentence("dataset.key")),
+        "dataType": "sc:Integer",
+        "source": {"fileObject": {"@id": file}, "extract": {"column": name}},
     }
 
 
@@ -217,9 +265,17 @@ def _publication(configuration: Configuration, statement: PrivacyStatement) -> d
     return facts
 
 
+def _described(name: str) -> tuple[str, str] | None:
+    """Return the media type of a file, and the key of the text that says what it has; None of files for programs alone."""
+    if name.startswith("synthetic-"):
+        kind, _ = _FILES["synthetic" + Path(name).suffix]
+        return kind, "file.rows"
+    return _FILES.get(name)
+
+
 def _file(name: str, digest: str, csv: CsvSettings) -> dict[str, Any]:
     """Return the entry of one file of the release; of a CSV file it says how it is written where that is not the usual way."""
-    kind, key = _FILES[name]
+    kind, key = _described(name) or ("", "")
     description = str(report_sentence(key))
     if kind == "text/csv" and csv.delimiter != "comma":
         description += f" {report_sentence('file.delimiter', delimiter=csv.delimiter)}"
@@ -237,7 +293,11 @@ def _file(name: str, digest: str, csv: CsvSettings) -> dict[str, Any]:
 
 
 def _field(
-    configuration: Configuration, field: pa.Field, released: Iterable[str | Sentence | None]
+    configuration: Configuration,
+    field: pa.Field,
+    released: Iterable[str | Sentence | None],
+    place: str = "records",
+    file: str = SYNTHETIC[0],
 ) -> dict[str, Any]:
     """Return the entry of one column of the synthetic records; `released` is what the release says of it."""
     column = configuration.columns[field.name]
@@ -258,11 +318,11 @@ def _field(
     type_name = _TYPES.get(kind[0] if kind else "", "Text")
     return {
         "@type": "cr:Field",
-        "@id": f"records/{field.name}",
+        "@id": f"{place}/{field.name}",
         "name": field.name,
         **({"description": description} if description else {}),
         "dataType": f"sc:{type_name}",
-        "source": {"fileObject": {"@id": "synthetic.parquet"}, "extract": {"column": field.name}},
+        "source": {"fileObject": {"@id": file}, "extract": {"column": field.name}},
     }
 
 

@@ -231,6 +231,8 @@ def _counted_tables(configuration: Configuration) -> Iterator[Sentence]:
     for name in configuration.counted_tables:
         table = (configuration.tables or {})[name]
         yield report_sentence("preparation.linked-counted", table=name, most=table.at_most or 1)
+        if name in configuration.recorded_tables:
+            yield report_sentence("preparation.linked-records", table=name)
         yield from _linked_numbers(name, table)
 
 

@@ -26,6 +26,7 @@ from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, MixtureSynthesis
+from marginweave.configuration.values import listed
 from marginweave.domain.labels import Domain
 from marginweave.domain.zeros import PossibleCells, domain_sizes
 from marginweave.estimate.earlier import CELL_COLUMNS, read_measurements, with_earlier
@@ -37,10 +38,13 @@ from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import code_type, encode_table, value_slots
 from marginweave.publish.tables import read_columns, read_counts
 from marginweave.records.decode import decode_table, label_counts, typed_table
+from marginweave.records.nested import rows_of, with_keys, with_nested
 from marginweave.released.statement import PrivacyStatement
 
 if TYPE_CHECKING:
+    from marginweave.estimate.mixture.linked_rows import RowModel  # numba
     from marginweave.estimate.mixture.model import Mixture  # numba
+    from marginweave.records.linked_rows import RowMaker  # numba
 
 RecordCodes = tuple[NDArray[np.integer], ...]
 
@@ -180,7 +184,9 @@ class PublishedRelease:
     def synthesize(
         self, settings: AnySynthesis, where: Mapping[str, Any] | None = None
     ) -> Iterator[pa.Table]:
-        """Yield new records from the released counts, in blocks, at least one. DP: post-processing.
+        """Yield new records from the released counts, in blocks, at least one; they hold rows of linked tables (`Nested`).
+
+        DP: post-processing.
 
         `where` has conditions by column, as questions have them (`Question`): records are then those of the fitted mixture
         that meet all of them, in its conditional distribution.
@@ -201,11 +207,59 @@ class PublishedRelease:
         domain = self.aggregates.domain
         labels = label_counts(self.aggregates)
         types = self.statement.types or {}
+        makers = self._row_makers()
         for block, codes in enumerate(blocks):
             table = decode_table(
                 codes, domain, self.configuration, settings.seed, block, labels, types=types
             )
-            yield typed_table(table, domain, self.configuration, types)
+            nested = []
+            for maker in makers:
+                table, rows = maker.with_rows(table, codes, settings.seed, block)
+                nested.append(rows)
+            yield with_nested(typed_table(table, domain, self.configuration, types), nested)
+
+    def tables(
+        self, settings: AnySynthesis, where: Mapping[str, Any] | None, table: str | None
+    ) -> Iterator[pa.Table]:
+        """Yield new records as their file has them (`synthesize`), or their rows in the linked table `table`.
+
+        Raises:
+            InputError: as `synthesize`, or the table has no synthetic rows.
+        """
+        if table is None:
+            return with_keys(self.synthesize(settings, where), self.configuration)
+        if table not in self.row_models:
+            known = listed(tuple(self.row_models)) if self.row_models else "none"
+            raise InputError(
+                f"the release has no synthetic rows of a table {table!r}; of linked tables it has: {known}"
+            )
+        return rows_of(self.synthesize(settings, where), table, self.configuration)
+
+    @cached_property
+    def row_models(self) -> dict[str, RowModel]:
+        """What the rows of linked tables are like, by the names of the tables that have synthetic rows."""
+        if self.mixture is None or self.model is None:
+            return {}
+        from marginweave.publish.fitted import read_row_models  # numba
+
+        return read_row_models(self.model, self.configuration)
+
+    @property
+    def row_gaps(self) -> dict[str, tuple[str, ...]]:
+        """Columns in which synthetic rows of linked tables can lack a value, by the names of the tables."""
+        from marginweave.estimate.mixture.linked_rows import row_gaps  # numba
+
+        return row_gaps(self.configuration, self.row_models)
+
+    def _row_makers(self) -> Sequence[RowMaker]:
+        """Return what makes rows of linked tables; none without a model."""
+        if not self.row_models:
+            return ()
+        from marginweave.records.linked_rows import row_makers  # numba
+
+        assert self.marginals is not None
+        assert self.mixture is not None
+        return row_makers(self.marginals, self.configuration, self.mixture, self.row_models)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,10 +430,10 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
     columns = zip(
         encoded.codes, encoded.labels, domain.labels, configuration.attributes, strict=True
     )
-    for record_values, listed, labels, attribute in columns:
+    for record_values, found, labels, attribute in columns:
         places = {label: i for i, label in enumerate(labels)}
         missing = len(labels)
-        numbers = np.array([*(places[label] for label in listed), missing], code_type(missing))
+        numbers = np.array([*(places[label] for label in found), missing], code_type(missing))
         slots = [(0, 0), (0, attribute.width - record_values.shape[-1])] if attribute.is_set else 0
         codes.append(np.pad(numbers[record_values], slots, constant_values=missing))
     return tuple(codes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -28,9 +28,15 @@ from marginweave.publish.tables import (
     csv_options,
 )
 from marginweave.records.decode import spelled_table, stored_table
+from marginweave.records.nested import rows_of, with_keys
 from marginweave.texts.sentences import Sentence, report_sentence
 
 SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
+
+
+def row_files(table: str) -> tuple[str, str]:
+    """Return the names of the files with the synthetic rows of a linked table."""
+    return f"synthetic-{table}.parquet", f"synthetic-{table}.csv"
 
 
 def missing_text(configuration: Configuration, name: str) -> str:
@@ -59,13 +65,34 @@ def no_value_sentence(configuration: Configuration, name: str) -> Sentence | Non
     return report_sentence("no-value.text" if text else "no-value.empty-cell", text=text)
 
 
+def write_records(
+    place: Path,
+    read: Callable[[], Iterable[pa.Table]],
+    configuration: Configuration,
+    types: Mapping[str, str],
+    row_gaps: Mapping[str, Collection[str]],
+) -> dict[str, str]:
+    """Write synthetic records, and the rows that they hold in linked tables, to files that join (`write_synthetic`).
+
+    `read` returns the records, as often as there are tables. `row_gaps` has, by the name of each linked table that gets rows,
+    the columns in which they can lack a value. DP: post-processing.
+    """
+    digests = write_synthetic(place, with_keys(read(), configuration), configuration, types)
+    for name, gaps in row_gaps.items():
+        of_rows = configuration.of_rows(name, gaps)
+        rows = rows_of(read(), name, configuration)
+        digests |= write_synthetic(place, rows, of_rows, {}, row_files(name))
+    return digests
+
+
 def write_synthetic(
     place: Path,
     tables: Iterable[pa.Table],
     configuration: Configuration,
     types: Mapping[str, str],
+    names: tuple[str, str] = SYNTHETIC,
 ) -> dict[str, str]:
-    """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
+    """Write a Parquet and a CSV file of these `names` to the folder `place`, block by block, and return their SHA-256 by name.
 
     The bytes are the same however the records are cut into tables, of which there is at least one. The CSV file is spelled as
     the configuration says that the source is, or as `publish.csv` says, and missing values as `missing_text` says. The Parquet
@@ -85,7 +112,7 @@ def write_synthetic(
     pairs = (_file_tables(rows, configuration, types, missing) for rows in blocks)
     first = next(pairs)
     with ExitStack() as files:
-        streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
+        streams = [files.enter_context(streamed_file(place / name)) for name in names]
         parquet_writer = pq.ParquetWriter(streams[0], first[0].schema, **options)
         csv_settings = configuration.publish.csv
         streams[1].write(csv_beginning(csv_settings))
@@ -106,7 +133,7 @@ def write_synthetic(
                 pass
         parquet_writer.close()
         csv_writer.close()
-        return {name: stream.digest for name, stream in zip(SYNTHETIC, streams, strict=True)}
+        return {name: stream.digest for name, stream in zip(names, streams, strict=True)}
 
 
 def _file_tables(
@@ -115,6 +142,12 @@ def _file_tables(
     types: Mapping[str, str],
     missing: Mapping[str, str],
 ) -> tuple[pa.Table, pa.Table]:
-    """Return a block of records as the Parquet file has it, and as the CSV file has it."""
-    spelled = spelled_table(rows, configuration)
-    return stored_table(rows, configuration, types), as_written(spelled, missing)
+    """Return a block of records as the Parquet file has it, and as the CSV file has it; a column of keys stays as it is."""
+    keys = [name for name in rows.column_names if name not in configuration.columns]
+    declared = rows.drop_columns(keys)
+    stored = stored_table(declared, configuration, types)
+    spelled = spelled_table(declared, configuration)
+    for name in keys:
+        stored = stored.add_column(0, name, rows.column(name))
+        spelled = spelled.add_column(0, name, rows.column(name))
+    return stored, as_written(spelled, missing)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from marginweave.base.arrays import Flags, Integers, Records
+from marginweave.base.arrays import Flags, Floats, Integers, Records
 from marginweave.base.compiled import kernel
 from marginweave.domain.masks import Clique, StructuralZeros
 from marginweave.domain.zeros import broken_records
@@ -31,13 +31,27 @@ def sample_stratified(
     sampled = np.zeros((records, len(model.sizes)), np.int32, order="F")
     numbers = apportion(model.weights, records, generator)
     owners = np.repeat(np.arange(model.components), numbers)
-    for block, shares in zip(model.blocks, model.shares, strict=True):
-        counts = round_shares(shares, numbers, generator)
-        block_cells = np.tile(np.arange(shares.shape[1]), len(counts))
+    cells = fill_components(model.shares, numbers, generator)
+    for block, cells_of_block in zip(model.blocks, cells.T, strict=True):
+        sampled[:, block.attributes] = block.cells[cells_of_block]
+    return sampled, owners
+
+
+def fill_components(
+    shares: Sequence[Floats], numbers: Integers, generator: np.random.Generator
+) -> Records:
+    """Return cells of each block for `numbers[k]` records of component k, one component after the other.
+
+    Shape (records, blocks); `shares` as in `Mixture`. DP: post-processing.
+    """
+    filled = np.empty((int(numbers.sum()), len(shares)), np.int32, order="F")
+    for place, of_block in enumerate(shares):
+        counts = round_shares(of_block, numbers, generator)
+        block_cells = np.tile(np.arange(of_block.shape[1]), len(counts))
         cells = np.repeat(block_cells, counts.ravel())
         _shuffle(cells, numbers, generator)
-        sampled[:, block.attributes] = block.cells[cells]
-    return sampled, owners
+        filled[:, place] = cells
+    return filled
 
 
 @kernel

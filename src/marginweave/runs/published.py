@@ -163,7 +163,7 @@ def regenerate_records(
         InputError: no finished run, or the folder holds something already.
     """
     from marginweave.publish.reader import PublishedRelease
-    from marginweave.publish.synthetic import write_synthetic
+    from marginweave.publish.synthetic import write_records
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
@@ -182,11 +182,12 @@ def regenerate_records(
     )
     with at_place(place, "created"):
         place.mkdir(parents=True, exist_ok=True)
-    write_synthetic(
+    write_records(
         place,
-        published.synthesize(settings),
+        lambda: published.synthesize(settings),
         published.configuration,
         published.statement.types or {},
+        published.row_gaps,
     )
     replace_file(place / "privacy.json", statement.to_json())
     return place

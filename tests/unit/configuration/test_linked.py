@@ -161,6 +161,25 @@ REFUSED = [
         "tables.more.at_most needs columns: those of the table that are counted",
     ),
     (
+        {f"{STAYS}structure": {"ordered": [{"columns": ["admitted", "discharged"]}]}},
+        "tables.stays.structure needs at_most, with which rows are counted",
+    ),
+    (
+        {
+            f"{STAYS}at_most": 3,
+            f"{STAYS}structure": {"sum": [{"column": "days", "of": ["a", "b"]}]},
+        },
+        "tables.stays.structure.sum must not be used: rows of linked tables have forbidden",
+    ),
+    (
+        {f"{STAYS}at_most": 3, f"{STAYS}structure": {"ordered": [{"columns": ["days", "sex"]}]}},
+        "tables.stays.structure names 'sex', which is not among columns",
+    ),
+    (
+        {f"{STAYS}at_most": 3, f"{STAYS}structure": {"forbidden": [{"kind": "x", "days": "99"}]}},
+        "tables.stays.structure",
+    ),
+    (
         {f"{STAYS}derive__emergency": "some"},
         "tables.stays.derive.emergency (some) must be count, or a mapping such as",
     ),
@@ -233,6 +252,23 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> 
     with pytest.raises(InputError) as refusal:
         parse_configuration(changed(**changes))
     assert str(refusal.value).startswith(message)
+
+
+def test_tables_with_a_number_of_rows_have_synthetic_ones() -> None:
+    """Those that are counted, derive a number of rows, and belong to records of a mixture."""
+    stays = {**HOSPITAL["tables"]["stays"], "at_most": 3}
+    marginals = {"aggregate": {"method": "marginals"}}
+    config = hospital(**marginals, synthesize={"method": "mixture"}, tables={"stays": stays})
+    assert dict(config.recorded_tables) == {"stays": "stays"}
+    assert config.key_of("stays") == "patient_id"
+    assert [*config.of_rows("stays").columns] == ["kind", "days", "admitted", "discharged"]
+    gum = hospital(**marginals, synthesize={"method": "gum"}, tables={"stays": stays})
+    assert not gum.recorded_tables
+    derived = {name: rule for name, rule in stays["derive"].items() if name != "stays"}
+    no_number = {"stays": {**stays, "derive": derived}}
+    without = hospital(**marginals, synthesize={"method": "mixture"}, tables=no_number)
+    assert not without.recorded_tables
+    assert not hospital().recorded_tables
 
 
 def test_both_forms_have_one_digest() -> None:

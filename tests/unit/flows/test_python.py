@@ -313,7 +313,10 @@ def test_a_synthesizer_is_an_estimator() -> None:
 
 
 WRONG_SAMPLES: list[tuple[dict[str, Any], str]] = [
-    ({"num_rows": 5}, r"^sample takes n, seed and where, and no num_rows; write sample\(1000"),
+    (
+        {"num_rows": 5},
+        r"^sample takes n, seed, where and table, and no num_rows; write sample\(1000",
+    ),
     ({"n": 5.5}, r"^n \(5\.5\) must be a whole number in"),
     ({"n": -1}, r"^n \(-1\) must be a whole number in"),
     ({"n": float("nan")}, r"^n \(nan\) must be a whole number in"),

@@ -113,7 +113,7 @@ class Run:
 
     def evaluation(self) -> dict[str, Any]:
         parts = self.synthesized()
-        parts["decode"] = decode(self.reference, parts["synthesize"], self.normalized, None)
+        parts["decode"] = decode(self.reference, parts, None)
         told = evaluate(self.reference, parts)
         found: dict[str, Any] = json.loads(self.reference.load(told))
         return found

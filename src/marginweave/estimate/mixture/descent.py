@@ -74,7 +74,7 @@ class Descent:
     """A fit in progress: shares of every block and component, shape (cells of all blocks, components).
 
     With `boxes`, the shares of a component remain in its box, and the number of records in each box is fitted as well.
-    `curvatures` are those of another descent, for `follow`.
+    `curvatures` are those of another descent, for `follow`. The first `fixed` blocks stay as they are.
     """
 
     def __init__(
@@ -86,7 +86,9 @@ class Descent:
         boxes: Boxes | None = None,
         *,
         curvatures: Sequence[Float32s] | None = None,
+        fixed: int = 0,
     ) -> None:
+        self._fixed = fixed
         self.shares = shares
         self.weights = weights
         self._layout = layout
@@ -141,8 +143,7 @@ class Descent:
                 slope = self.slope(block)
                 if _is_near(self._chi.sum(axis=0), expected):
                     return
-                self.move(block, slope, _DAMPING / iteration)
-                self._move_on(block, reached, _MOMENTUM if iteration > _SETTLED else 0.0)
+                self._step(block, slope, iteration, reached)
             is_power_of_two = iteration & (iteration - 1) == 0
             if len(self._boxes.supports) > 1 and iteration >= _SETTLED and is_power_of_two:
                 self.balance()
@@ -164,6 +165,12 @@ class Descent:
             # a pass with old curvatures may go too far: new ones say whether another one gains more
             is_due = gains_little or renewed - chi > _STALE * chi
             before = chi
+
+    def _step(self, block: int, slope: Float32s, iteration: int, reached: Float32s) -> None:
+        """Move a block in a pass, unless it is fixed; `reached` as in `_move_on`."""
+        if block >= self._fixed:
+            self.move(block, slope, _DAMPING / iteration)
+            self._move_on(block, reached, _MOMENTUM if iteration > _SETTLED else 0.0)
 
     def _return_to(self, place: _Place, reached: Float32s) -> None:
         """Take back the shares and weights of a pass, with nothing to move on by (`reached`, changed)."""

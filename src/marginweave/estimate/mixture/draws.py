@@ -60,7 +60,7 @@ class _Refit:
         """Take the model as it was fitted, and measurements that later ones differ from in their counts alone."""
         self._model = model
         self._layout = FeatureLayout(model.blocks, model.sizes)
-        self._starts = _starts_at(model)
+        self._starts = starts_at(model)
         objective = self._objective(measurements)
         descents = [Descent(self._layout, objective, *start) for start in self._starts]
         with threadpool_limits(1):
@@ -89,7 +89,7 @@ class _Refit:
         return Objective(self._layout, measurements, self._model.masks, self._model.total)
 
 
-def _starts_at(model: Mixture) -> list[Start]:
+def starts_at(model: Mixture) -> list[Start]:
     """Return the components of each fit that the model is the average of."""
     all_shares = np.concatenate(model.shares, axis=1).astype(F32)
     supports_of_blocks = block_supports(model.blocks, model.boxes, model.sizes)
