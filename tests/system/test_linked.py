@@ -192,7 +192,7 @@ def check_records(place: Path) -> None:
     with pytest.raises(InputError, match="no synthetic rows of a table 'visits'"):
         release.sample(table="visits")
     described = json.loads((place / "croissant.json").read_bytes())
-    records_there, rows_there = described["recordSet"]
+    records_there, rows_there, _ = described["recordSet"]
     assert records_there["key"] == {"@id": "records/patient"}
     assert rows_there["field"][0]["references"] == {"field": {"@id": "records/patient"}}
     assert {"synthetic-stays.csv", "synthetic-stays.parquet"} <= {
