@@ -277,9 +277,8 @@ def _summarize(
         remark = "" if charged_now else ", nothing charged"
         out.print(f"\n{released}{remark}: {shown_place}", style="bold")
         privacy = request.configuration.privacy
-        guarantee = (
-            f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
-        )
+        unit = request.configuration.unit_words
+        guarantee = f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {unit}"
         linked = _LINKED_FILE * bool(request.configuration.counted_tables)
         out.print(f"{_FILES}{linked}\nGuarantee: {guarantee}")
     for line in outcome_lines(account, verdict):

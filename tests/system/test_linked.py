@@ -124,6 +124,7 @@ def test_counts_are_those_of_the_rows(marginweave: CommandLine, tmp_path: Path) 
     assert any("all rows of stays with this id" in text for text in statement.preparation)
     assert any("Rows of one person in stays" in text for text in statement.assumptions)
     assert any("Rows of stays were counted in two ways" in text for text in statement.preparation)
+    assert statement.guarantee.unit.endswith(", at most 1 row(s), with all rows of stays")
     linked = {(row.column, row.count_of): row for row in statement.linked_undeclared or ()}
     assert [linked["kind", each].found for each in ("units", "rows")] == [True, True]
     assert not linked["days", "rows"].found

@@ -298,9 +298,10 @@ def test_a_terminal_is_told_whether_this_command_charged(
         "out",
         Console(file=shown, force_terminal=True, color_system=None, markup=False),
     )
-    privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
+    privacy = SimpleNamespace(epsilon=1.0, delta=1e-6)
+    configuration = SimpleNamespace(privacy=privacy, unit_words="row", counted_tables=())
     request: Any = SimpleNamespace(
-        configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring")
+        configuration=configuration, folder=SimpleNamespace(run="spring")
     )
     place = tmp_path / "release"
     spent = Spent(releases=2, ever_reserved=2)

@@ -131,8 +131,8 @@ class ReleaseRecord:
     and no other files can become `outputs`. `supersedes` is the release that this one corrects, `superseded_by` the published
     one that corrects it. `delta_threshold` and `spent_epsilon` are those of its plan. `program` reserved it; None for a charge
     on behalf of homes that are lost. `by_statement`: the account's box does not hold it, and it was admitted as the first of
-    its account by its own (epsilon, delta). `planned` has the facts of each draw by name, in the order of the plan; `draws`
-    lacks those whose RESERVED row is not yet read.
+    its account by its own (epsilon, delta). `tables`: how many were read, the source and those linked to it. `planned` has the
+    facts of each draw by name, in the order of the plan; `draws` lacks those whose RESERVED row is not yet read.
     """
 
     release: str
@@ -159,6 +159,7 @@ class ReleaseRecord:
     spent_epsilon: float
     program: Program | None = None
     by_statement: bool = False
+    tables: int = 1
     planned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
     @cached_property

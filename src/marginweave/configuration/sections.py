@@ -47,7 +47,7 @@ from marginweave.configuration.rules.repairs import (
     repaired_attributes,
 )
 from marginweave.configuration.rules.structure import AppliesRule, Structure
-from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
+from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed, listed
 from marginweave.texts.sentences import counts_sentence
 
 # A block is in memory as read, as cleaned and as encoded, each with room to convert it; the allocator keeps freed memory.
@@ -597,6 +597,12 @@ class Sections(Execution):
             counted_undeclared=tuple(gaps),
             has_one_gap=True,
         )
+
+    @property
+    def unit_words(self) -> str:
+        """Words for the unit, after "one", with the linked tables whose rows belong to it."""
+        words = self.privacy.unit_words
+        return f"{words}, with all rows of {listed(sorted(self.tables))}" if self.tables else words
 
     @property
     def table_shares(self) -> tuple[float, ...]:

@@ -78,7 +78,7 @@ class PlannedRelease:
                 dataset=self.configuration.dataset,
                 epsilon=privacy.epsilon,
                 delta=privacy.delta,
-                unit=privacy.unit_words,
+                unit=self.configuration.unit_words,
                 neighbors=privacy.neighbors,
             )
         )

@@ -110,6 +110,10 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
     )
     column = record.unit.removeprefix(SUBJECT_PREFIX)
     protected = "row" if unit == "row" else f"subject: all rows with one value of column {column!r}"
+    if record.tables > 1:
+        protected += (
+            f" in the source, and all rows with this value in {record.tables - 1} linked table(s)"
+        )
     return {
         "dp_variant": {
             "variant_name": "Approximate DP" if record.delta else "Pure DP",

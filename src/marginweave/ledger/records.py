@@ -202,6 +202,7 @@ def _reserved_release(event: Event) -> ReleaseRecord | None:
         needs_approval=body.get("approval") == "required",
         program=Program.model_validate(body["program"]) if "program" in body else None,
         by_statement=body.get("admitted") == "statement",
+        tables=len(body.get("tables", ("",))),
         planned={draw["name"]: draw for draw in body["draws"]},
     )
 

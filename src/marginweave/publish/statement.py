@@ -211,7 +211,7 @@ def _guarantee(configuration: Configuration, plan: Plan) -> Guarantee:
     privacy = configuration.privacy
     mu = _mu(plan)
     return Guarantee(
-        unit=privacy.unit_words,
+        unit=configuration.unit_words,
         neighbors=privacy.neighbors,
         epsilon=privacy.epsilon,
         delta=privacy.delta,

@@ -161,6 +161,15 @@ def test_neighbors_differ_in_a_unit(audited, unit, noun, neighbors) -> None:
     assert (f"the number of {noun}s is not protected" in details) == (neighbors == "replace-one")
 
 
+@pytest.mark.parametrize("tables", [1, 3])
+def test_rows_of_linked_tables_belong_to_a_unit(audited, tables) -> None:
+    """The ledger knows how many tables there were, not their names: those are in privacy.json."""
+    record = replace(audited.releases["first"], unit="subject:id", tables=tables)
+    details = registry_record(record, [], "0.1.0")["deployment"]["privacy_loss"]
+    said = "in the source, and all rows with this value in 2 linked table(s)."
+    assert (said in details["privacy_unit_details"]) == (tables == 3)
+
+
 def test_what_is_not_published_has_no_record(audited) -> None:
     with pytest.raises(ValueError, match="not published"):
         registry_record(audited.releases["second"], [], "0.1.0")
