@@ -12,6 +12,7 @@ _COUNTS = "src/marginweave/measurements/linked_counts.py"
 _COUNTED = "tests/laws/test_linked_counts.py"
 _CHECKS = "src/marginweave/configuration/linked_checks.py"
 
+_UNDECLARED = "tests/unit/inference/test_linked_undeclared.py"
 _DRAFTS = "tests/laws/test_linked_drafts.py"
 _ACCOUNTS = "tests/laws/test_one_account_of_each_table.py"
 
@@ -236,6 +237,32 @@ FAULTS = (
         instead='question.asked == "sum" and own',
         killed_by=(
             "tests/unit/inference/test_linked_answers.py::test_what_nothing_measured_is_refused",
+        ),
+    ),
+    Fault(
+        name="a linked cell that is not as declared is counted as a missing one",
+        file="src/marginweave/linked/nested.py",
+        text="len(attribute.labels) + len(attribute.gaps) - 1",
+        instead="len(attribute.labels)",
+        killed_by=(f"{_UNDECLARED}::test_the_code_is_in_each_histogram_of_the_column",),
+    ),
+    Fault(
+        name="a run goes on where no row of a linked table belongs to anybody",
+        file="src/marginweave/linked/usability.py",
+        text="        if lost == rows.rows:\n            return cls.NOTHING\n"
+        "        return cls.MOST if lost > MOST_UNUSABLE * rows.rows else None\n",
+        instead="        return None\n",
+        killed_by=(
+            "tests/unit/linked/test_usability.py::test_a_lost_linked_table_stops_a_run_and_a_look_says_so",
+        ),
+    ),
+    Fault(
+        name="more rows of a linked table are said to be in no count than there are",
+        file="src/marginweave/observations/linked_uncounted.py",
+        text="math.ceil(ends[0]) - most",
+        instead="math.ceil(ends[1]) - most",
+        killed_by=(
+            "tests/unit/inference/test_linked_uncounted.py::test_wide_bins_tell_a_lower_bound",
         ),
     ),
 )
