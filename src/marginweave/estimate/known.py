@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import chi2
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.totals import KnownTotals
@@ -62,6 +61,8 @@ def contradicted_tables(
 
 def _explains(known: KnownTotals, axis: int, drawn: Observation) -> bool:
     """Return whether noise explains how far the sums of a known table by one axis are from the drawn counts."""
+    from scipy.special import chdtri  # slow to import, and few releases have known tables
+
     size = known.sizes[axis]
     summed_axes = tuple(other for other in range(len(known.sizes)) if other != axis)
     sums = dense(known).sum(axis=summed_axes)
@@ -69,7 +70,7 @@ def _explains(known: KnownTotals, axis: int, drawn: Observation) -> bool:
     # a code after those of the table has the cells that are not as declared, which no known table counts
     differences = drawn.counts[:size] - sums
     statistic = float((differences**2).sum()) / (drawn.deviation**2 + variance_of_known)
-    return statistic <= chi2.isf(_EXPLAINED, size)
+    return bool(statistic <= chdtri(size, _EXPLAINED))
 
 
 def known_marginals(
