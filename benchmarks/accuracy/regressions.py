@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from benchmarks.accuracy.regression_studies import POPULATIONS, Study, merged_de
 from benchmarks.accuracy.regressions_page import write_section
 from benchmarks.accuracy.runs import CORES, fresh
 from marginweave.base.errors import InputError
+from marginweave.inference.analyses import analyse
 from marginweave.inference.modelled import open_modelled
 from marginweave.inference.regressions import Regression, of_opened
 from marginweave.released.statement import PrivacyStatement
@@ -97,6 +98,7 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
             target, design = study.design(sample.header, rows, population.whole.domain)
             merged = merged_design(study, design, names, population.whole.domain)
             fits[source] = _ends(study, target, merged, persons)
+        fits["sets"] = _of_sets(release, study, names, population.whole.domain)
         yield {
             **figure,
             "names": names,
@@ -131,6 +133,27 @@ def _ends(
     except np.linalg.LinAlgError:
         return None
     return [np.asarray(result.params).tolist(), low.tolist(), high.tolist()]
+
+
+def _of_sets(
+    release: Path, study: Study, names: tuple[str, ...], domain: Mapping[str, Iterable[str]]
+) -> list[list[float]] | None:
+    """Estimates and 95 % intervals of several synthetic tables (`analyse`); None where one of them has no solution."""
+
+    def fit(rows: pd.DataFrame) -> Any:
+        texts, known = rows.copy(), dict(domain)
+        for name in rows.select_dtypes("number"):
+            texts[name] = rows[name].map("{:g}".format)
+            # the mean of values that were measured together is none of them
+            known[str(name)] = texts[name].unique()
+        target, design = study.design(tuple(texts.columns), texts.to_numpy().tolist(), known)
+        return study.fit(target, merged_design(study, design, names, domain))
+
+    try:
+        found = analyse(release, study.measured, fit, seed=0)
+    except (InputError, np.linalg.LinAlgError):
+        return None
+    return [end.tolist() for end in (found.estimate, found.low, found.high)]
 
 
 def read() -> dict[tuple[str, float, int], list[dict[str, Any]]]:

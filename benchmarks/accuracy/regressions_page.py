@@ -31,8 +31,8 @@ def write_between(begin: str, end: str, lines: Iterable[str]) -> None:
 def section(figures: Figures) -> Iterator[str]:
     """A line a regression and epsilon, with the means of all."""
     yield from header(
-        "population|regression|epsilon|samples|refused|`regression` covers|worst coefficient|published records cover"
-        "|the rows cover|width: `regression` / rows|CPU s"
+        "population|regression|epsilon|samples|refused|`regression` covers|worst coefficient"
+        "|several tables cover|published records cover|the rows cover|width: `regression` / rows|CPU s"
     )
     cells = dict.fromkeys((f["population"], f["study"], f["epsilon"]) for f in figures)
     for epsilon in sorted({cell[2] for cell in cells}):
@@ -45,7 +45,7 @@ def section(figures: Figures) -> Iterator[str]:
             ]
             answered = [f for f in some if "refused" not in f]
             if not answered:
-                yield f"| {name} | {study} | {epsilon:g} | {len(some)} | {len(some)} | | | | | | |"
+                yield f"| {name} | {study} | {epsilon:g} | {len(some)} | {len(some)} | | | | | | | |"
                 continue
             covered = " | ".join(
                 _percent(statistics.fmean(_hits(answered, source))) for source in _SOURCES[1:]
@@ -54,22 +54,32 @@ def section(figures: Figures) -> Iterator[str]:
             cpu = statistics.fmean(f["cpu"] for f in answered)
             yield (
                 f"| {name} | {study} | {epsilon:g} | {len(some)} | {len(some) - len(answered)} | {_percent(shares[-1])} "
-                f"| {_percent(_worst(answered))} | {covered} | {_wider(answered):.2f} | {cpu:.1f} |"
+                f"| {_percent(_worst(answered))} | {_of_sets(answered)} | {covered} | {_wider(answered):.2f} | {cpu:.1f} |"
             )
-        yield f"| **mean** | | {epsilon:g} | | | {_percent(statistics.fmean(shares))} | | | | | |"
+        yield f"| **mean** | | {epsilon:g} | | | {_percent(statistics.fmean(shares))} | | | | | | |"
 
 
 def _hits(figures: Figures, source: str) -> list[bool]:
     """Whether each interval covers the truth."""
     found = list[bool]()
     for figure in figures:
-        if figure[source] is not None:
+        if figure.get(source) is not None:
             _, lows, highs = figure[source]
             found += [
                 low <= truth <= high
                 for low, truth, high in zip(lows, figure["truth"], highs, strict=True)
             ]
     return found
+
+
+def _of_sets(figures: Figures) -> str:
+    """How often intervals of several synthetic tables cover, and of how many samples that was measured."""
+    measured = [figure for figure in figures if figure.get("sets") is not None]
+    return (
+        f"{_percent(statistics.fmean(_hits(measured, 'sets')))} of {len(measured)}"
+        if measured
+        else ""
+    )
 
 
 def _worst(figures: Figures) -> float:
