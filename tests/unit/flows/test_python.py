@@ -82,7 +82,12 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
     every(3, ["import marginweave.flows.release", "from marginweave.flows import Synthesizer", ""]),
 )
 def test_the_flow_is_what_is_imported_by_its_name(first: str) -> None:
-    code = f"{first}\nfrom marginweave.flows import release\nassert type(release).__name__ == 'Flow', release"
+    code = f"""
+{first}
+from marginweave.flows import release
+from prefect import Flow
+assert isinstance(release, Flow), release
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
