@@ -45,6 +45,10 @@ _TABLES = """\
 # delete its `confirm: true`. Decline it: delete the entry, the column of its name above, and columns here that no other entry
 # reads. A table without entries needs `at_most`, or is left out.
 """
+_POSSIBLE = """\
+# All rows also keep these orders, perhaps by chance, and records need not. One that is so by definition belongs in `structure`,
+# below `ordered`:
+"""
 # For readers of the report, and for catalogues.
 _PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
 _NOTHING_COUNTED = """\
@@ -71,6 +75,7 @@ def write_draft(draft: ConfigurationDraft) -> str:
         lines += [_derived_column_line(each) for each in table.derived]
     lines += _table_lines(draft.tables)
     lines += _rule_lines(draft.relations)
+    lines += _possible_lines(draft.possible_orders)
     lines.append(_PUBLISH)
     return "".join(lines)
 
@@ -178,4 +183,13 @@ def _rule_lines(relations: Sequence[Relation]) -> list[str]:
             if number == 0:
                 pairs.append(_CONFIRM.format(_ANSWERS if len(relation.entries) > 1 else ""))
             lines += [f"    {'  ' if place else '- '}{pair}\n" for place, pair in enumerate(pairs)]
+    return lines
+
+
+def _possible_lines(orders: Sequence[Relation]) -> list[str]:
+    """Return comments on the orders that may be chance, each as it is written where it is none."""
+    lines = [_POSSIBLE] if orders else []
+    for order in orders:
+        (entry,) = order.entries
+        lines.append(f"#     - columns: {yaml_line(entry['columns'])}  # {order.words}\n")
     return lines

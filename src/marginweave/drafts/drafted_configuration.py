@@ -58,6 +58,8 @@ class ConfigurationDraft:
     """Lines of warning about the header."""
     relations: Sequence[Relation] = ()
     """Rules between columns that the rows keep, or all but a few."""
+    possible_orders: Sequence[Relation] = ()
+    """Orders that all rows keep, perhaps by chance: the draft names them, and asks nothing."""
     total_rows: Sequence[str] = ()
     """Columns of which one value is that of rows that add up all others."""
     guesses: Sequence[str] = ()
@@ -162,7 +164,7 @@ def propose_configuration(
     records = 1 if subject is None else subject.most
     columns = with_costs(columns, records, 10.0 ** -delta_exponent(about_rows))
     listed = _with_codes(columns, dictionary)
-    relations = find_relations(facts.table, listed, source.numbers)
+    found = find_relations(facts.table, listed, source.numbers)
     total_rows = find_total_rows(facts.table, listed, source.numbers)
     return ConfigurationDraft(
         dataset=dataset,
@@ -170,11 +172,12 @@ def propose_configuration(
         subject=subject,
         rows=facts.rows,
         about_rows=about_rows,
-        columns=_with_totals(with_changes(columns, relations), total_rows),
+        columns=_with_totals(with_changes(columns, found.asked), total_rows),
         left_out=facts.left_out,
         counts_nothing=all(draft.type in _NOT_COUNTED for draft in columns.values()),
         doubts=header_doubts(names),
-        relations=relations,
+        relations=found.asked,
+        possible_orders=found.possible_orders,
         total_rows=tuple(total_rows),
     )
 

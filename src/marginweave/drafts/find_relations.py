@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from marginweave.drafts.few_numbers import FewNumbers
 from marginweave.drafts.found_brackets import find_brackets
 from marginweave.drafts.found_determined import find_determined
 from marginweave.drafts.found_gaps import find_gaps
-from marginweave.drafts.found_orders import find_orders, in_questions
+from marginweave.drafts.found_orders import find_orders, find_possible_orders, in_questions
 from marginweave.drafts.found_sums import find_differences, find_sums
 from marginweave.drafts.found_zeros import find_zeros
 from marginweave.drafts.moments_as_days import find_orders_of_days
@@ -34,9 +34,16 @@ _CONFIRMED = {
 }
 
 
+class FoundRelations(NamedTuple):
+    """Relations that a draft asks about, and orders that it only names: all rows keep these, perhaps by chance."""
+
+    asked: list[Relation]
+    possible_orders: list[Relation]
+
+
 def find_relations(
     table: pa.Table, drafts: Mapping[str, ColumnDraft], form: NumberForm
-) -> list[Relation]:
+) -> FoundRelations:
     """Return the relations between drafted columns; confirmed in any choice, they are rules that a configuration accepts.
 
     A column that a rule computes is in no other rule.
@@ -66,7 +73,8 @@ def find_relations(
     relations += few.as_drafted(orders, changed)
     taken = {name for relation in relations for name in relation.columns}
     relations += find_orders_of_days(table, changed, form, taken)
-    return in_questions(_accepted(relations, drafts))
+    asked = in_questions(_accepted(relations, drafts))
+    return FoundRelations(asked, find_possible_orders(tables, computed, asked))
 
 
 def _accepted(relations: Sequence[Relation], drafts: Mapping[str, ColumnDraft]) -> list[Relation]:

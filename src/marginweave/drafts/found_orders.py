@@ -74,6 +74,44 @@ def find_orders(
     return _with_decimals(not_implied, drafts)
 
 
+def find_possible_orders(
+    tables: SampledTable, computed: Collection[str], suggested: Sequence[Relation]
+) -> list[Relation]:
+    """Return the orders that no row breaks and that may be chance, where records would break them without a rule.
+
+    Shuffled columns would break each in `LEAST_EFFECT` of the rows at least, though they may also keep it. Those that are
+    `suggested`, or follow from two others, are left out, and columns that are equal.
+    """
+    known = {
+        pair
+        for relation in suggested
+        if relation.key == "ordered"
+        for entry in relation.entries
+        for pair in itertools.pairwise(entry["columns"])
+    }
+    unbroken: dict[_Pair, Relation] = {}
+    for low, high in _pairs(tables, computed):
+        if _is_unbroken(tables, low, high):
+            rows = tables.table.rows
+            unbroken[low, high] = _order(tables, low, high, 0, rows)
+    one_way = {pair for pair in unbroken if pair[::-1] not in unbroken} | known
+    return [
+        order
+        for pair, order in unbroken.items()
+        if pair in one_way - known and not _follows(pair, one_way)
+    ]
+
+
+def _is_unbroken(tables: SampledTable, low: str, high: str) -> bool:
+    """Return whether no row breaks an order that shuffled columns would break."""
+    if _broken(tables.first, low, high)[0]:
+        return False
+    _, rows = _broken(tables.sample, low, high)
+    if not rows or not has_effect(0, _expected(tables.sample, low, high), rows):
+        return False
+    return not _broken(tables.table, low, high)[0]
+
+
 def _with_decimals(orders: Sequence[Relation], drafts: Mapping[str, ColumnDraft]) -> list[Relation]:
     """Return the orders with the decimals that their numbers need, the same in all that orders connect."""
     decimals = {

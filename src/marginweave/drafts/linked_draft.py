@@ -152,7 +152,7 @@ def _followers(
     elif dated:
         orders = [
             (relation.columns[0], relation.columns[-1])
-            for relation in find_relations(facts.table, dated, source.numbers)
+            for relation in find_relations(facts.table, dated, source.numbers).asked
             if relation.key == "ordered"
         ]
         same = [order for order in orders if dated[order[0]].type == dated[order[1]].type]
