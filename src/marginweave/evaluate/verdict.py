@@ -139,7 +139,7 @@ def release_verdict(
     pair_deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
     if (facts.chose_pairs or _chooses_pairs(configuration)) and pair_deviation is not None:
         by_noise = unchosen_errors(distances, counts, pair_deviation)
-        passed_over_distance = _passed_over_distance(bounds, counts, facts)
+        passed_over_distance = _passed_over_distance(bounds, counts, configuration, facts)
         pairs = unchosen_errors(distances, counts, pair_deviation, passed_over_distance)
         unchosen = {
             pair: error
@@ -266,16 +266,24 @@ def _rows_advice(
 
 
 def _passed_over_distance(
-    bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts
+    bounds: Sequence[MarginalBound],
+    counts: Aggregates,
+    configuration: Configuration,
+    facts: DrawFacts,
 ) -> float:
-    """Return the distance of pairs that rounds had no share left for, from that of the sets chosen last (`_PASSED_OVER`)."""
+    """Return the distance of pairs that rounds had no share left for, from that of the sets chosen last (`_PASSED_OVER`).
+
+    Beside sets the first choices are among ordinary columns and the last among all: one is no measure of the other.
+    """
     if facts.misfit is None:
         return 0.0
     chosen = sum(len(bound.attributes) > 1 for bound in bounds)
     all_pairs = math.comb(len(counts.domain.names), 2)
     first, last = facts.misfit
     # 1 where the last sets were as far as the first, 0 where they were half as far or less
-    similarity = min(1.0, max(0.0, 2 * last / first - 1)) if first else 0.0
+    has_sets = any(attribute.of_set for attribute in configuration.attributes)
+    is_alike = first > 0 and not has_sets
+    similarity = min(1.0, max(0.0, 2 * last / first - 1)) if is_alike else 0.0
     by_number = _PASSED_OVER * min(1.0, math.sqrt(chosen / all_pairs / _MANY))
     return last * max(similarity, by_number)
 

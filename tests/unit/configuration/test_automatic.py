@@ -152,12 +152,6 @@ FEWER_ROUNDS = {
     "aggregate__method": "marginals",
     "aggregate__cliques": {"adaptive": 2, "rounds": 13},
 }
-ROUNDS = {**MARGINALS, "aggregate__cliques": {"adaptive": 2, "coarsen": True}}
-FEWER_CHOICES = {  # 32 < sqrt(21) / 0.14 < 40
-    **MARGINALS,
-    "aggregate__cliques": {"adaptive": 2, "batch": 2, "coarsen": True},
-    "aggregate__selection_share": 0.1,
-}
 SPREAD = {
     **MARGINALS,
     "aggregate__cliques": {"all": 2, "spread_pairs": 4000},
@@ -260,16 +254,23 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "a set with yet more",
         {"privacy__epsilon": 0.15, **SETS},
-        ROUNDS,
-    ),  # 16 < sqrt(21) / 0.15 < 32
-    ("a set with nearly too much", {"privacy__epsilon": 0.14, **SETS}, FEWER_CHOICES),
+        {**MARGINALS, "aggregate__cliques": few_pairs(15)},
+    ),  # 450 0.15 / sqrt(21)
+    (
+        "a set with nearly too much",
+        {"privacy__epsilon": 0.12, **SETS},
+        {**MARGINALS, "aggregate__cliques": few_pairs(12)},
+    ),  # sqrt(21) / 0.12 < 40
     (
         "a set of many values with little noise",
         {"privacy__epsilon": 3.0, **wide_set(40)},
         MARGINALS,
     ),  # 16 > sqrt(946) / 3
-    # 16 < sqrt(946) / 1.9 < 40
-    ("a set of many values with more", {"privacy__epsilon": 1.9, **wide_set(40)}, ROUNDS),
+    (
+        "a set of many values with more",
+        {"privacy__epsilon": 1.9, **wide_set(40)},
+        {**MARGINALS, "aggregate__cliques": few_pairs(28)},
+    ),  # 450 1.9 / sqrt(946)
     (
         "a set that drowns",
         {"privacy__epsilon": 0.1, **SETS},  # sqrt(21) / 0.1 > 40

@@ -36,6 +36,7 @@ from marginweave.evaluate.verdict import (
 )
 from marginweave.observations.combinations import Aggregates, LevelNoise
 from marginweave.observations.compression import Compression
+from marginweave.observations.tables import ChosenMisfit
 from marginweave.observations.uncounted import uncounted_rows
 from marginweave.released.evaluation import Association, MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, Verdict, grade
@@ -265,7 +266,11 @@ def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_the
 
 
 def even_verdict(
-    measured: Sequence[MarginalBound], cliques: Any, lone: float | None = None, **changes: Any
+    measured: Sequence[MarginalBound],
+    cliques: Any,
+    lone: float | None = None,
+    misfit: ChosenMisfit | None = None,
+    **changes: Any,
 ) -> Verdict:
     """The verdict on 10,000 even records of four columns, of which these sets were measured."""
     labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
@@ -310,7 +315,26 @@ def even_verdict(
         spearman=nothing,
         from_independence=nothing,
     )
-    return release_verdict(measured, counts, made, merged, unknown, facts=DrawFacts(lone=lone))
+    facts = DrawFacts(lone=lone, misfit=misfit)
+    return release_verdict(measured, counts, made, merged, unknown, facts=facts)
+
+
+@pytest.mark.parametrize(("values", "error"), [(0, 0.2), (1, 0.08)])
+def test_what_rounds_chose_first_is_no_measure_of_what_they_chose_last_beside_sets(
+    values: int, error: float
+) -> None:
+    """The last sets were as far as the first. Of columns alone all others are, too; beside a set they are .4 times as far."""
+    signs = {"type": "set", "values": ["a"], "max_values": 1}
+    changes: dict[str, Any] = {"columns__signs": signs} if values else {}
+    measured = [*bounds(10.0, 10_000, length=1), bounds(10.0, 10_000)[4]]
+    found = even_verdict(
+        measured,
+        {"adaptive": 2},
+        misfit=ChosenMisfit(0.2, 0.2),
+        **changes,
+    )
+    errors = [one.error for one in found.sets if one.unmeasured == "not chosen"]
+    assert errors == pytest.approx([error] * 5, rel=0.1)
 
 
 @pytest.mark.parametrize(("deviation", "grade"), [(10.0, "good"), (1e5, "not")])
