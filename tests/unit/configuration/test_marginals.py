@@ -204,7 +204,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {**MARGINALS, "synthesize__records": "exhaust"},
-        r"^synthesize\.records \(exhaust\) must be count or a whole",
+        r"^synthesize\.records \(exhaust\) must be count, 4x or a whole",
     ),
     ({**GUM, "synthesize__rounds": -1}, r"^synthesize\.rounds \(-1\) must be at least 0"),
     ({**GUM, "synthesize__tolerance": -1}, r"^synthesize\.tolerance \(-1\) must be at least 0"),
