@@ -94,9 +94,14 @@ class Configuration(Sections):
 
     @property
     def followed_tables(self) -> str:
-        """Known tables of another source, in words: the model and records agree with these, and not with what was counted."""
-        followed = [totals for totals in self.totals if totals.table.origin == "other-source"]
-        return listed([totals.crossed_names for totals in followed])
+        """Known tables in words: model, records and adjusted counts follow these, also where something else was counted."""
+        return listed([totals.crossed_names for totals in self.totals])
+
+    @property
+    def tables_of_others(self) -> str:
+        """Known tables of another source, in words: nothing measured tells how far they are from what was counted."""
+        others = [totals for totals in self.totals if totals.table.origin == "other-source"]
+        return listed([totals.crossed_names for totals in others])
 
     @property
     def earlier_runs(self) -> str:

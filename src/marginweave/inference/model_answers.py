@@ -82,8 +82,8 @@ def followed_tables(configuration: Configuration, one_way: Sequence[Observation]
     """Return known tables that the model follows where it may be far from what was counted, in words; empty without any."""
     contradicted = contradicted_tables(configuration, one_way)
     parts = []
-    if configuration.followed_tables:
-        parts.append(f"{configuration.followed_tables}, from another source")
+    if configuration.tables_of_others:
+        parts.append(f"{configuration.tables_of_others}, from another source")
     if contradicted:
         names = listed([known.crossed_names for known in contradicted])
         parts.append(f"{names}, from which what was counted differs by more than noise")

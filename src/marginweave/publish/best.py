@@ -132,7 +132,7 @@ def distributions(
             kind=columns[name].type,
             values=tuple(shown_values),
             left_out=len(values) - len(shown_values),
-            missing=round(shown.empty[name] * scale),
+            missing=shown.empty[name],
         )
         sections.append(section)
     return sections

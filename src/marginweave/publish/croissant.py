@@ -143,7 +143,7 @@ def _linked_records(
         return
     sentences = []
     for seen in {(seen.table, seen.count_of): seen for seen in statement.linked}.values():
-        key = f"linked.{seen.count_of}"
+        key = f"histogram.{seen.count_of}"
         sentences.append(report_sentence(key, table=seen.table, most=seen.most))
     words = [row.words for row in statement.linked_undeclared or () if row.found]
     words += [row.words for row in statement.linked_uncounted or ()]
@@ -152,7 +152,7 @@ def _linked_records(
             "@type": "cr:Field",
             "@id": f"linked/{name}",
             "name": name,
-            "description": str(report_sentence(f"linked.{key}")),
+            "description": str(report_sentence(f"histogram.{key}")),
             "dataType": f"sc:{kind}",
             "source": {"fileObject": {"@id": _LINKED}, "extract": {"column": name}},
         }

@@ -247,7 +247,7 @@ FAULTS = (
         killed_by=(f"{_UNDECLARED}::test_the_code_is_in_each_histogram_of_the_column",),
     ),
     Fault(
-        name="a run goes on where no row of a linked table belongs to anybody",
+        name="a run does not stop where no row of a linked table belongs to anybody",
         file="src/marginweave/linked/usability.py",
         text="        if lost == rows.rows:\n            return cls.NOTHING\n"
         "        return cls.MOST if lost > MOST_UNUSABLE * rows.rows else None\n",
