@@ -105,7 +105,7 @@ def test_no_draw_depends_on_what_is_known(
         plain, known = map(_followed, places)
         assert plain == ""
         assert known.startswith("grade, from another source; and of sex x region, from which what")
-    followed = "follow the known counts of sex x region and grade"
+    followed = "follow the known counts of sex x region, grade"
     for name in ("croissant.json", "report.html", "explore.html"):
         assert [followed in (place / name).read_text() for place in places] == [False, True]
     assert (
