@@ -22,8 +22,8 @@ from marginweave.estimate.mixture.blocks import Block, tie
 from marginweave.estimate.mixture.linked_rows import (
     RowModel,
     fit_rows,
-    informative,
     pack_row_models,
+    pooled,
     row_gaps,
     unpack_row_models,
 )
@@ -301,25 +301,24 @@ def test_exact_counts_give_the_model_back() -> None:
     assert all(a.tobytes() == b.tobytes() for a, b in zip(fitted.shares, again.shares, strict=True))
 
 
-def chosen_pairs(shares: list[Floats], seed: int) -> list[tuple[int, ...]]:
-    """The pairs that a fit takes of noisy histograms of rows with these shares."""
-    units, _ = two_levels()
-    rng = np.random.default_rng(seed)
-    seen = []
-    for clique in [(2,), (3,), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]:
-        counts = expected(units, shares, clique)
-        noisy = counts + rng.normal(0, 60, counts.shape)
-        seen.append(Observation(attributes=clique, counts=noisy, deviation=60.0))
-    fitted = informative(units, seen, 5000.0)
-    return [each.attributes for each in fitted if len(each.attributes) > 1]
-
-
-def test_pairs_of_noise_alone_are_left_out() -> None:
-    """Of independent pairs 1 in 100 is taken: more than 20 of 200 have a probability below 1e-12. Dependent ones always are."""
+def test_a_column_is_the_mean_of_all_that_have_it() -> None:
+    """Of 400 draws the mean square is what its deviation says, within a factor of 1.5: of chance alone less than 1e-7."""
     units, rows = two_levels()
-    alike = [np.tile(units.weights @ part, (24, 1)) for part in rows]
-    assert sum(len(chosen_pairs(alike, seed)) for seed in range(40)) <= 20
-    assert all((0, 2) in chosen_pairs(rows, seed) for seed in range(40))
+    rng = np.random.default_rng(3)
+    cliques = [(2,), (3,), (0, 2), (2, 3)]
+    exact = {clique: expected(units, rows, clique) for clique in cliques}
+    errors = []
+    for _ in range(400):
+        seen = [
+            Observation(attributes=c, counts=t + rng.normal(0, 60, t.shape), deviation=60.0)
+            for c, t in exact.items()
+        ]
+        first, second, *others = pooled(seen, 2)
+        assert [m.attributes for m in (first, second)] == [(2,), (3,)]
+        assert others == seen[2:]
+        errors.append((first.counts - exact[2,]) / first.deviation)
+    assert first.deviation == pytest.approx(60 / np.sqrt(1 + 1 / 2 + 1 / 2))
+    assert 1 / 1.5 < np.mean(np.square(errors)) < 1.5
 
 
 def test_models_come_back_from_bytes_and_from_the_file() -> None:

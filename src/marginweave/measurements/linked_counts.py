@@ -7,6 +7,7 @@ histogram where units come or go, sqrt(2) S where they are replaced (`Sensitivit
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -58,6 +59,8 @@ _MOST_GRID_SIGMA = 1 << 13
 """Largest standard deviation in steps of the grid: tables of noise are made in time proportional to it."""
 _CELLS_BASE = 4
 _SHARE_POWER = 2 / 3
+_SINGLE_SHARE = 0.3
+"""Part of a draw for columns of the table alone: how often rows have a value is in each answer, and in each pair of a model."""
 
 
 @dataclass(frozen=True)
@@ -209,16 +212,25 @@ class LinkedHistograms(Measurement[MarginalCounts]):
     def multipliers(self, configuration: Configuration) -> tuple[float, ...]:
         """Return the noise multiplier of each histogram: 1/m_i^2 add up to 1/m^2, m that of the draw.
 
-        The share of a histogram with c cells is proportional to c^(2/3), as `budget_shares`, c rounded up to a power of 4: then
+        Columns of the table alone have `_SINGLE_SHARE` together, unless there are no others. Among them, and among the others,
+        the share of a histogram with c cells is proportional to c^(2/3), as `budget_shares`, c rounded up to a power of 4: then
         few tables of noise are needed. DP: arithmetic on public numbers.
         """
-        sizes = self.columns(configuration).sizes
+        columns = self.columns(configuration)
         powers = []
+        is_single = []
         for clique in self.cliques(configuration):
-            rounded = math.ceil(math.log(cells(clique, sizes), _CELLS_BASE) - 1e-9)
+            rounded = math.ceil(math.log(cells(clique, columns.sizes), _CELLS_BASE) - 1e-9)
             powers.append(float(_CELLS_BASE) ** (rounded * _SHARE_POWER))
-        total = sum(powers)
-        return tuple(self.parameter / math.sqrt(power / total) for power in powers)
+            is_single.append(len(clique) == 1 and clique[0] in columns.own)
+        single = sum(itertools.compress(powers, is_single))
+        others = sum(powers) - single
+        share = _SINGLE_SHARE if others else 1.0
+        shares = [
+            power * (share / single if alone else (1 - share) / others)
+            for power, alone in zip(powers, is_single, strict=True)
+        ]
+        return tuple(self.parameter / math.sqrt(each) for each in shares)
 
     def parts(self, configuration: Configuration) -> tuple[Fraction, ...]:
         """Return the standard deviation of the noise of each histogram, in steps. DP: arithmetic on public numbers."""

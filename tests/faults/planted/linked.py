@@ -13,10 +13,25 @@ _COUNTED = "tests/laws/test_linked_counts.py"
 _CHECKS = "src/marginweave/configuration/linked_checks.py"
 
 _UNDECLARED = "tests/unit/inference/test_linked_undeclared.py"
+_ROWS = "tests/laws/test_linked_rows.py"
 _DRAFTS = "tests/laws/test_linked_drafts.py"
 _ACCOUNTS = "tests/laws/test_one_account_of_each_table.py"
 
 FAULTS = (
+    Fault(
+        name="synthetic rows of a later block belong to the records of the first",
+        file="src/marginweave/records/nested.py",
+        text="np.arange(start, start + len(table), dtype=np.int64), to_numpy(",
+        instead="np.arange(1, 1 + len(table), dtype=np.int64), to_numpy(",
+        killed_by=(f"{_ROWS}::test_every_foreign_key_has_its_parent",),
+    ),
+    Fault(
+        name="derived columns of synthetic records do not follow from their rows",
+        file="src/marginweave/records/linked_rows.py",
+        text="            draft.agree()\n",
+        instead="",
+        killed_by=(f"{_ROWS}::test_derived_columns_follow_from_rows",),
+    ),
     Fault(
         name="a draft has the number of rows that belong to nobody",
         file="src/marginweave/drafts/draft_text.py",

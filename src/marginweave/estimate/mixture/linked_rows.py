@@ -9,7 +9,6 @@ mixture.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +32,6 @@ from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.mixture.objective import Objective
 from marginweave.estimate.mixture.start import TreeStart
 from marginweave.estimate.mixture.targets import F32, FeatureLayout
-from marginweave.estimate.rounding import project_simplex
 from marginweave.observations.tables import Observation
 
 
@@ -73,11 +71,6 @@ class RowModel:
         return codes
 
 
-# A pair is fitted where chi^2 of independent columns is this many standard deviations above what noise explains. Others are
-# noise alone, and a fit to all of them would end before it has found what the few say.
-_DEPENDENT = 3.0
-
-
 def fit_rows(
     units: Mixture,
     measurements: Sequence[Observation],
@@ -99,7 +92,7 @@ def fit_rows(
     """
     first = len(units.sizes)
     total = _number_of_units(measurements)
-    fitted = informative(units, measurements, total)
+    fitted = pooled(measurements, first)
     own = [m for m in fitted if m.attributes[0] >= first]
     start = TreeStart(
         [m.renumbered([a - first for a in m.attributes]) for m in own], blocks, sizes, total
@@ -137,31 +130,15 @@ def _number_of_units(measurements: Sequence[Observation]) -> float:
     return max(float(np.average([m.total for m in measurements], weights=precisions)), 1.0)
 
 
-def informative(
-    units: Mixture, measurements: Sequence[Observation], total: float
-) -> list[Observation]:
-    """Return one histogram of each column of the table, and those of pairs that noise does not explain (`_DEPENDENT`).
+def pooled(measurements: Sequence[Observation], first: int) -> list[Observation]:
+    """Return one histogram of each column of the table, which are numbered from `first` on, and all of pairs.
 
-    That of a column is the mean of all that have it, by the precision of their sums. Arguments as in `fit_rows`; `total` is the
-    number of units with rows.
+    That of a column is the mean of the sums of all that have it, by their precision: it says more than the one of the column
+    alone where many pairs have the column.
     """
-    first = len(units.sizes)
     columns = sorted({a for m in measurements for a in m.attributes if a >= first})
-    single = [_pooled(column, measurements) for column in columns]
-    shares = {
-        m.attributes[0]: project_simplex(m.counts.astype(np.float64), total) / total for m in single
-    }
-    pairs = []
-    for m in measurements:
-        if len(m.attributes) == 1:
-            continue
-        a, b = m.attributes
-        one = shares[a] if a >= first else units.marginal((a,)) / units.total
-        expected = total * np.outer(one, shares[b])
-        chi = float(((m.counts - expected) ** 2).sum()) / m.deviation**2
-        if chi - m.counts.size > _DEPENDENT * math.sqrt(2 * m.counts.size):
-            pairs.append(m)
-    return [*single, *pairs]
+    pairs = [m for m in measurements if len(m.attributes) > 1]
+    return [*(_pooled(column, measurements) for column in columns), *pairs]
 
 
 def _pooled(column: int, measurements: Sequence[Observation]) -> Observation:
