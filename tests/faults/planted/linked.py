@@ -202,8 +202,8 @@ FAULTS = (
     Fault(
         name="each histogram of a linked table has the noise of the whole draw",
         file=_COUNTS,
-        text="tuple(self.parameter / math.sqrt(power / total) for power in powers)",
-        instead="tuple(self.parameter for power in powers)",
+        text="tuple(self.parameter / math.sqrt(each) for each in shares)",
+        instead="tuple(self.parameter for _ in shares)",
         killed_by=(f"{_COUNTED}::test_what_is_charged_covers_the_sensitivity",),
     ),
     Fault(
