@@ -182,7 +182,7 @@ class Coded:
         return Coded(
             {name: codes[chosen] for name, codes in self.units.items()},
             {name: codes[kept] for name, codes in self.rows.items()},
-            places[self.owners[kept]],
+            places[self.owners[kept]].astype(np.int64),
             int(chosen.sum()),
         )
 

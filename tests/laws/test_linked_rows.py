@@ -308,6 +308,7 @@ def test_a_column_is_the_mean_of_all_that_have_it() -> None:
     cliques = [(2,), (3,), (0, 2), (2, 3)]
     exact = {clique: expected(units, rows, clique) for clique in cliques}
     errors = []
+    deviation = 60 / np.sqrt(1 + 1 / 2 + 1 / 2)
     for _ in range(400):
         seen = [
             Observation(attributes=c, counts=t + rng.normal(0, 60, t.shape), deviation=60.0)
@@ -316,8 +317,8 @@ def test_a_column_is_the_mean_of_all_that_have_it() -> None:
         first, second, *others = pooled(seen, 2)
         assert [m.attributes for m in (first, second)] == [(2,), (3,)]
         assert others == seen[2:]
-        errors.append((first.counts - exact[2,]) / first.deviation)
-    assert first.deviation == pytest.approx(60 / np.sqrt(1 + 1 / 2 + 1 / 2))
+        assert first.deviation == pytest.approx(deviation)
+        errors.append((first.counts - exact[2,]) / deviation)
     assert 1 / 1.5 < np.mean(np.square(errors)) < 1.5
 
 
