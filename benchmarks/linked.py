@@ -177,12 +177,12 @@ class Coded:
 
     def some(self, chosen: Flags) -> Coded:
         """Return some units with their rows."""
-        places = np.cumsum(chosen) - 1
+        places = np.cumsum(chosen, dtype=np.int64) - 1
         kept = chosen[self.owners]
         return Coded(
             {name: codes[chosen] for name, codes in self.units.items()},
             {name: codes[kept] for name, codes in self.rows.items()},
-            places[self.owners[kept]].astype(np.int64),
+            np.asarray(places[self.owners[kept]], np.int64),
             int(chosen.sum()),
         )
 
