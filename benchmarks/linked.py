@@ -207,7 +207,7 @@ def coded(
     return Coded(
         _codes(units, declared, config),
         _codes(rows, of_rows.columns, of_rows),
-        rows[keys[1]].map(places).to_numpy(np.int64),
+        np.asarray(rows[keys[1]].map(places), np.int64),
         len(units),
     )
 
