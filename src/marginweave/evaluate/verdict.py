@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -134,20 +134,10 @@ def release_verdict(
     apart = known_apart(bounds, counts, configuration)
     known = known_distances(configuration, measured, apart)
     large = set(_large_pairs(configuration, counts, compression)) - measured - known.keys()
-    unchosen: dict[Names, float] = {}
-    passed_over: set[Names] = set()
-    pair_deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
-    if (facts.chose_pairs or _chooses_pairs(configuration)) and pair_deviation is not None:
-        by_noise = unchosen_errors(distances, counts, pair_deviation)
-        passed_over_distance = _passed_over_distance(bounds, counts, configuration, facts)
-        pairs = unchosen_errors(distances, counts, pair_deviation, passed_over_distance)
-        unchosen = {
-            pair: error
-            for pair, error in pairs.items()
-            if pair not in measured | large | known.keys()
-        }
-        passed_over = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
-
+    farther = _passed_over_distance(bounds, counts, configuration, facts)
+    by_noise = _unchosen_errors(distances, counts, configuration, facts, deviations)
+    unchosen = _unchosen_errors(distances, counts, configuration, facts, deviations, farther)
+    unchosen = _without(unchosen, measured | large | known.keys())
     columns = _column_facts(bounds, counts, configuration, association.cramers_v, facts)
     result = verdict(
         expected_errors(distances | unchosen | known, counts.domain.names),
@@ -159,7 +149,7 @@ def release_verdict(
         beyond=BeyondNoise(
             large=large,
             followed=known,
-            passed_over=passed_over,
+            passed_over={pair for pair, error in unchosen.items() if error > by_noise[pair]},
             known_columns=set(itertools.chain.from_iterable(apart)),
             more_rounds=rounds_line(configuration),
             measures_named=configuration.marginals is not None,
@@ -169,9 +159,12 @@ def release_verdict(
     result = _add_configuration_sentences(
         result, counts, configuration, apart, facts, is_automatic=is_automatic
     )
-    missed = missed_sentences(bounds, counts, apart, configuration.titled_names)
-    about_columns = column_advice(_titled(columns, configuration.titled_names))
-    result = with_sentences_before(result, says=[*missed], advice=about_columns)
+    titles = configuration.titled_names
+    result = with_sentences_before(
+        result,
+        says=[*missed_sentences(bounds, counts, apart, titles)],
+        advice=column_advice(_titled(columns, titles)),
+    )
     if unchosen:
         result = _add_choice_sentence(
             result, len(unchosen), configuration, facts, has_measured_pair=2 in deviations
@@ -179,6 +172,26 @@ def release_verdict(
     why = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen")
     why |= dict.fromkeys(known, "known")
     return _with_reasons(result, why | dict.fromkeys(measured), configuration)
+
+
+def _unchosen_errors(
+    distances: Mapping[Names, float],
+    counts: Aggregates,
+    configuration: Configuration,
+    facts: DrawFacts,
+    deviations: Sigmas,
+    farther: float = 0.0,
+) -> dict[Names, float]:
+    """Return `unchosen_errors` with the deviation of a measured pair; none where pairs are not chosen."""
+    deviation = statistics.median(deviations[2]) if 2 in deviations else facts.lone
+    if deviation is None or not (facts.chose_pairs or _chooses_pairs(configuration)):
+        return {}
+    return unchosen_errors(distances, counts, deviation, farther)
+
+
+def _without(errors: Mapping[Names, float], sets: Set[Names]) -> dict[Names, float]:
+    """Return the errors of all other sets."""
+    return {names: error for names, error in errors.items() if names not in sets}
 
 
 def _distances(

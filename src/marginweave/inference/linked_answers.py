@@ -7,7 +7,7 @@ two ways: each row counts one, or each unit does, spread over its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -169,15 +169,7 @@ class LinkedAnswers:
             undeclared=tuple(undeclared),
         )
         sizes = domain_sizes(attributes, domain.labels)
-        places = {a.name: i for i, a in enumerate(of_source.values())}
-        places |= {
-            f"{self.name}.{name}": len(places) + i for i, name in enumerate(self.table.columns)
-        }
-        observations = []
-        for seen, counts in self.histograms:
-            if seen.count_of == count_of:
-                axes = tuple(places[name] for name in seen.columns)
-                observations.append(_observation(seen, counts, axes, sizes))
+        observations = self._observations(count_of, of_source, sizes)
         codes = Codes(configuration=counted, domain=domain, sizes=sizes)
         return MarginalAnswers(
             squares=LeastSquares(tables_of(observations, sizes)),
@@ -189,6 +181,21 @@ class LinkedAnswers:
             undeclared={row.column: row.words.rstrip(".") for row in decided if row.found},
             lowered=codes.lowered,
         )
+
+    def _observations(
+        self, count_of: CountOf, of_source: Mapping[str, Attribute], sizes: Sequence[int]
+    ) -> list[Observation]:
+        """Return the histograms of a kind; the attributes of the source come first, then the columns of the table."""
+        places = {attribute.name: place for place, attribute in enumerate(of_source.values())}
+        places |= {
+            f"{self.name}.{name}": len(places) + place
+            for place, name in enumerate(self.table.columns)
+        }
+        return [
+            _observation(seen, counts, tuple(places[name] for name in seen.columns), sizes)
+            for seen, counts in self.histograms
+            if seen.count_of == count_of
+        ]
 
 
 def _cells(row: LinkedUndeclaredStatement) -> UndeclaredCells:
