@@ -241,9 +241,11 @@ def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
         noise = "" if marginal.noise is None else f" (noise alone implies {marginal.noise:.3f})"
         yield f"Furthest off: {', '.join(marginal.attributes)}, TVD {marginal.tvd:.3f}{noise}"
     difference = evaluation.association.cramers_v.mean_difference
+    pairs_within_noise = evaluation.association.within_noise
     if difference is not None:
         yield f"Association of pairs (Cramér's V): mean difference {difference:.3f}"
-    pairs_within_noise = evaluation.association.within_noise
+    elif pairs_within_noise:
+        yield "Association of pairs (Cramér's V): no pair stands out from noise"
     if pairs_within_noise:
         yield f"Pairs whose association in the counts is not above the noise: {pairs_within_noise}"
     broken = sum(rule.records > 0 for rule in evaluation.rules)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.base.arrays import Flags, Floats, Integers
-from marginweave.evaluate.association_noise import CHANCE, dependence
+from marginweave.evaluate.association_noise import dependence, pair_chance
 from marginweave.evaluate.cells import Cells, Comparison
 from marginweave.evaluate.tallies import Attributes
 from marginweave.released.evaluation import Association, Matrix, Measure
@@ -56,6 +56,7 @@ def association(
             is_exact=comparison.is_exact,
             is_ordered=all(j in ordered for j in pair),
             sigma=sigmas.get(pair),
+            chance=pair_chance(len(pairs)),
             is_dependent=dependent.get(pair, True),
         )
 
@@ -100,6 +101,7 @@ def _pair_association(
     is_exact: bool,
     is_ordered: bool,
     sigma: float | None,
+    chance: float,
     is_dependent: bool,
 ) -> _PairAssociation:
     """Return the measures of a pair.
@@ -109,6 +111,7 @@ def _pair_association(
         is_exact: Whether a missing value counts as a value, except for Spearman.
         is_ordered: Whether the codes of both attributes are in the order of their values.
         sigma: Standard deviation of the noise of a count of the reference, where it decides about the dependence.
+        chance: The probability with which independent columns pass for dependent, then.
         is_dependent: Whether the dependence is above the noise, where `sigma` is None.
     """
     codes = cells.numbering.codes(cells.keys)
@@ -124,7 +127,7 @@ def _pair_association(
         synthetic_rank_correlation = spearman(*_occupied(codes, cells.synthetic, cells.complete))
 
     if sigma is not None:
-        is_dependent = dependence(*reference_table, sigma).p < CHANCE
+        is_dependent = dependence(*reference_table, sigma).p < chance
     is_within_noise = not is_dependent and v is not None
     if is_within_noise:
         v = information = rank_correlation = apart = None

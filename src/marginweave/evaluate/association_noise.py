@@ -10,9 +10,14 @@ from scipy.special import chdtrc
 from marginweave.base.arrays import Floats, Integers
 
 CHANCE = 0.001
-"""The probability with which independent columns pass for associated ones."""
+"""The probability with which any of all tested pairs passes for associated, where all are of independent columns."""
 _TURNS = 8
 """Number of times that a follows from b, and then b from a: the distance is at its minimum after a few."""
+
+
+def pair_chance(pairs: int) -> float:
+    """Return the probability with which each of so many tested pairs passes, so that any of them does with `CHANCE`."""
+    return CHANCE / max(pairs, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from marginweave.domain.masks import Clique
 from marginweave.estimate.holders import Holders
 from marginweave.estimate.intervals import LEVEL, project
 from marginweave.estimate.marginals import cell_deviations, compression_of
-from marginweave.evaluate.association_noise import CHANCE, dependence
+from marginweave.evaluate.association_noise import dependence, pair_chance
 from marginweave.evaluate.cells import Records, Released, number_set
 from marginweave.evaluate.tallies import Numbering, Tally
 from marginweave.mechanisms.catalogue import count_noise
@@ -164,14 +164,13 @@ def dependent_pairs(marginals: Marginals) -> dict[Clique, bool]:
     wider = marginals.measured[1]
     holders_of = Holders([marginal.attributes for marginal in wider])
     is_dependent: dict[Clique, bool] = {}
-    for attributes in cell_deviations(wider):
-        if len(attributes) != 2:
-            continue
+    pairs = [attributes for attributes in cell_deviations(wider) if len(attributes) == 2]
+    for attributes in pairs:
         holders = [wider[i] for i in holders_of.of(attributes)]
         table, sigma = _combined(holders, attributes)
         rows, columns = np.indices(table.shape).reshape(2, -1)
         test = dependence(rows, columns, table.ravel(), sigma, signed=True)
-        is_dependent[attributes] = test.p < CHANCE
+        is_dependent[attributes] = test.p < pair_chance(len(pairs))
     return is_dependent
 
 

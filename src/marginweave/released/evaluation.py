@@ -140,8 +140,8 @@ class Association(Described):
         description="Distance (TVD) of the pair from independent columns with the same shares, below 1."
     )
     within_noise: int | None = optional(
-        "Number of pairs left out because noise and chance explain them: independent columns look as associated at least once "
-        "in 1,000 times. The key is left out of an internal evaluation, whose reference has no noise."
+        "Number of pairs left out because noise and chance explain them. If all pairs were of independent columns, any of them "
+        "would stay in once in 1,000 releases. The key is left out of an internal evaluation, whose reference has no noise."
     )
 
 
