@@ -27,7 +27,7 @@ def prefect_session(
 ) -> Iterator[None]:
     """Run flows inside: analytics off, a server on loopback (with pages where a port is given), Prefect's log in `log_folder`.
 
-    `meanwhile` is called while a server of ours starts, or else, in another thread, while Prefect is imported.
+    `meanwhile` is called while a server of ours starts.
 
     Raises:
         MachineError: the disk refuses.
@@ -101,6 +101,13 @@ def _hidden_by(error: BaseException) -> MarginweaveError | None:
     return None
 
 
+# Prefect's, its workers' that send events and log lines (which have no prefix), and that of its event loop.
+_LOGGERS = (
+    *("prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server"),
+    *("EventsWorker", "APILogWorker", "asyncio"),
+)
+
+
 class _PatientFileHandler(logging.handlers.RotatingFileHandler):
     """A log file that ignores errors of writing: a full disk stops no run, and its log error hides no error of the run."""
 
@@ -122,8 +129,7 @@ def log_to(path: Path) -> Iterator[None]:
     with at_place(path, "written"):
         handler = _PatientFileHandler(path, encoding="utf-8", maxBytes=LOG_ROOM, backupCount=3)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    names = ("prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server", "asyncio")
-    loggers = [logging.getLogger(name) for name in names]
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     previous_states = [(logger, list(logger.handlers), logger.propagate) for logger in loggers]
     for logger in loggers:
         api_handlers = [h for h in logger.handlers if type(h).__name__ == "APILogHandler"]

@@ -66,7 +66,7 @@ from tests.support.shapes import NewVictim
 
 STAGES = (
     "validate", "preprocess", "encode", "reserve_budget", "aggregate", "collect_bounds", "collect",
-    "normalize_counts", "fit_model", "synthesize", "decode", "evaluate", "publish",
+    "normalize_counts", "fit_model", "fit_row_models", "synthesize", "decode", "evaluate", "publish",
 )  # fmt: skip
 LEASE = re.compile(r"\.[0-9a-f]{32}")
 LEDGER: dict[str, tuple[type, str]] = {

@@ -52,6 +52,9 @@ def test_only_a_server_on_this_machine_needs_no_proxy() -> None:
 def test_a_socks_proxy_that_the_client_cannot_use_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name in ("no_proxy", "all_proxy", "http_proxy", "https_proxy"):  # left there by other tests
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("ALL_PROXY", PROXIES["ALL_PROXY"])
     with pytest.raises(ImportError, match="socksio"):
         httpx.Client()  # what would stop the run otherwise

@@ -73,6 +73,11 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
         "Logistic regression of the population that the rows are a simple random sample of. low to"
     )
     assert "Records without a number of grade are in it as well: (missing) counts 4." in found.says
+    tens = {label: 10.0 * place for place, label in enumerate(scores["age"])}
+    by_age = regression(place, "sex", ["age"], kind="logistic", values={**scores, "age": tens}).says
+    assert "Numbers of age were replaced by those in `values`: [0, 18) counts 0, [18, 30)" in by_age
+    assert "middle of its bin. low to" not in by_age
+    assert "were replaced" not in found.says  # age is not in it
     assert found.names[0] == "intercept"
     assert "region=south" in found.names
     assert "region=north" not in found.names
@@ -253,7 +258,7 @@ def test_rows_of_one_person_are_kept_together(
     apart = json.loads(marginweave("table", "r", "sex", "region", "--json").stdout)["independence"]
     assert [*apart] == ["says"]
     assert apart["says"].startswith(
-        "No test of independence: sex, region are in no measured set together."
+        "No test of independence: sex, region are in no measured set together; nearest: sex, grade"
     )
     refused = marginweave(
         "synthesize",

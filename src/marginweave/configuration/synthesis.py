@@ -56,6 +56,11 @@ class RecordSettings(FrozenModel):
     max_records: PositiveWhole | None = None
     seed: Seed = 0
 
+    @property
+    def times(self) -> int:
+        """How many records are made for each that was counted: 1, but where `records` has a word such as 4x."""
+        return 1
+
 
 class SynthesisSettings(RecordSettings):
     """Settings of records from k-tuples, value by value; post-processing, so nothing here costs privacy.
@@ -90,18 +95,16 @@ class CompleteSynthesis(RecordSettings):
     records: Annotated[int | str, _records("count", "4x")] = "count"
 
     @property
-    def times(self) -> int | None:
-        """How many records are made for each that was counted; None for a number of records that was declared."""
-        if isinstance(self.records, int):
-            return None
-        repeated = _TIMES.fullmatch(self.records)
+    def times(self) -> int:
+        """How many records are made for each that was counted: 1, but where `records` has a word such as 4x."""
+        repeated = _TIMES.fullmatch(str(self.records))
         return 1 if repeated is None else int(repeated[1])
 
     def number(self, counted: float) -> int:
         """Return the number of records that are made where so many were counted: at most `MAX_RECORDS` by `times`."""
         if isinstance(self.records, int):
             return self.records
-        return min(round(counted) * (self.times or 1), max(MAX_RECORDS, round(counted)))
+        return min(round(counted) * self.times, max(MAX_RECORDS, round(counted)))
 
     @property
     def complete(self) -> bool:

@@ -148,12 +148,24 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
     square = abs(noise_square - bound.distance**2)
     if len(bound.attributes) == 1:
         return max(_OF_COLUMN * noise, math.sqrt(square))
+    chance = _chance(bound, noise)
+    taken = share * noise_square
+    return math.sqrt(max(taken, square - chance))
+
+
+def _chance(bound: MarginalBound, noise: float) -> float:
+    """Return by how much chance moves the square of the distance of a set, in records (L1)."""
     cells = 1.0
     if bound.deviation:
         cells = max(1.0, noise / expected_noise(bound.deviation, 1))
-    chance = _CHANCE * noise_square / math.sqrt(cells)
-    taken = share * noise_square
-    return math.sqrt(max(taken, square - chance))
+    return _CHANCE * noise**2 / math.sqrt(cells)
+
+
+def pairs_of_chance(bounds: Iterable[MarginalBound], records: float) -> int:
+    """Return how many measured pairs have so much noise that chance alone makes them worse than with care."""
+    limit = (2 * max(records, 1.0) * CARE) ** 2
+    pairs = [bound for bound in bounds if len(bound.attributes) == 2 and bound.noise]
+    return sum(_chance(pair, pair.noise or 0.0) > limit for pair in pairs)
 
 
 def unchosen_errors(

@@ -30,6 +30,7 @@ from marginweave.evaluate.distances import (
     Sets,
     expected_errors,
     merged_shares,
+    pairs_of_chance,
     set_errors,
     sorted_names,
     unchosen_errors,
@@ -162,7 +163,10 @@ def release_verdict(
     titles = configuration.titled_names
     result = with_sentences_before(
         result,
-        says=[*missed_sentences(bounds, counts, apart, titles)],
+        says=[
+            *_noise_sentences(bounds, counts, configuration),
+            *missed_sentences(bounds, counts, apart, titles),
+        ],
         advice=column_advice(_titled(columns, titles)),
     )
     if unchosen:
@@ -192,6 +196,17 @@ def _unchosen_errors(
 def _without(errors: Mapping[Names, float], sets: Set[Names]) -> dict[Names, float]:
     """Return the errors of all other sets."""
     return {names: error for names, error in errors.items() if names not in sets}
+
+
+def _noise_sentences(
+    bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration
+) -> Iterator[Sentence]:
+    """Yield that grades of single pairs are not known, where chance alone makes measured ones worse than with care."""
+    if configuration.marginals is None:
+        return
+    pairs = pairs_of_chance(bounds, float(counts.record_count))
+    if pairs:
+        yield verdict_sentence("pairs.of-chance", pairs=pairs)
 
 
 def _distances(

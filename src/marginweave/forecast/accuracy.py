@@ -13,7 +13,6 @@ from marginweave.configuration.default_records import Counting, automatic_method
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import CompleteSynthesis
 from marginweave.configuration.values import listed
 from marginweave.forecast.plan_sentence import plan_sentence
 from marginweave.measurements.larger_marginals import LargerMarginals
@@ -176,9 +175,9 @@ def _records(configuration: Configuration) -> Iterator[Sentence]:
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
     key = "records.method" if automatic.method == method else "records.other"
     yield plan_sentence(key, method=method, other=automatic.method, reason=automatic.reason)
-    settings = configuration.synthesize
-    if isinstance(settings, CompleteSynthesis) and settings.times not in (None, 1):
-        yield plan_sentence("records.times", times=settings.times)
+    times = configuration.synthesize.times
+    if times > 1:
+        yield plan_sentence("records.times", times=times)
 
 
 @dataclass(frozen=True)

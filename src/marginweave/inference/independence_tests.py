@@ -23,6 +23,8 @@ from marginweave.inference.modelled import check_sample, setting, subject_key
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.texts.sentences import Sentence, independence_sentence
 
+_NEAREST = 3  # measured sets that a refusal names
+
 
 @dataclass(frozen=True, kw_only=True)
 class Independence:
@@ -55,7 +57,7 @@ def answer_independence(
     try:
         parts, counts, variance = _pair_counts(answers, squares, places)
     except NotMeasuredError:
-        raise InputError(f"{listed([*columns])} are in no measured set together") from None
+        raise InputError(_not_together(answers, columns)) from None
     rows = answers.codes.configuration.stability.records
     first, second = np.indices(counts.shape).reshape(2, -1)
     kurtoses = [count_noise(name).kurtosis for name in squares.measured.tails]
@@ -95,6 +97,15 @@ def subject_of_test(answers: Answers, columns: Sequence[str]) -> Literal["popula
     is_sample = answers.codes.not_a_sample(_places(answers, columns)) is None
     is_chosen = squares.measured.is_chosen(_places(answers, columns))
     return "population" if is_sample and not is_chosen else "table"
+
+
+def _not_together(answers: Answers, columns: Sequence[str]) -> str:
+    """Return that two columns were not measured together, and the smallest sets that have one of them."""
+    measured = answers.measured_together if isinstance(answers, MarginalAnswers) else ()
+    of_one = [names for names in measured if not set(columns).isdisjoint(names)]
+    nearest = sorted(of_one, key=len)[:_NEAREST]
+    shown = "; ".join(", ".join(names) for names in nearest) or "single columns"
+    return f"{listed([*columns])} are in no measured set together; nearest: {shown}"
 
 
 def _chosen_error(columns: Sequence[str], prefix: str) -> InputError:

@@ -149,12 +149,14 @@ def _words(
     )
     columns_have_bins = bool(binned.x_half.any())
     has_bins = columns_have_bins or bool(binned.y_half.any())
-    of = f"of.{question.kind}-middles" if has_bins else f"of.{question.kind}"
+    replaced = list(_replaced_numbers(opened, question))
+    of = f"of.{question.kind}-middles" if has_bins and not replaced else f"of.{question.kind}"
     sentences = [regression_sentence(of, subject=subject)]
     if pairs:
         sentences.append(no_coverage(pairs))
     else:
         sentences.append(regression_sentence("interval.covers", level=question.level))
+    sentences += replaced
     sentences += _given_numbers(opened, question)
     if has_bins:
         key = "bins.columns" if columns_have_bins else "bins.target"
@@ -178,6 +180,24 @@ def _given_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]
         ]
         if values:
             yield regression_sentence("counted.given", column=column, values=", ".join(values))
+
+
+def _replaced_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]:
+    """Yield for each column of numbers which of its numbers count others than the middles of their bins."""
+    for column in (question.target, *question.columns):
+        declared = question.values.get(column, {})
+        ranges = opened.numbers(column)
+        if not declared or ranges is None:
+            continue
+        (place,) = opened.places([column])
+        middles = zip(opened.labels(place), ranges.middle.tolist(), strict=True)
+        values = [
+            f"{label} counts {declared[label]:g}"
+            for label, middle in middles
+            if label in declared and np.isfinite(middle) and declared[label] != middle
+        ]
+        if values:
+            yield regression_sentence("counted.replaced", column=column, values=", ".join(values))
 
 
 def _bin_halves(

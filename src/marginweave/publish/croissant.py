@@ -16,7 +16,6 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.evaluation import CsvSettings
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import CompleteSynthesis
 from marginweave.configuration.values import listed
 from marginweave.publish.conclusions import citation
 from marginweave.publish.preparation_words import moment_sentences, value_sentences
@@ -230,9 +229,9 @@ def _description(configuration: Configuration, statement: PrivacyStatement) -> s
         sentences.append(report_sentence("dataset.counted", of=of, counted=counted))
     if statement.uncounted:
         sentences.append(statement.uncounted.words)
-    settings = configuration.synthesize
-    if isinstance(settings, CompleteSynthesis) and settings.times not in (None, 1):
-        sentences.append(report_sentence("dataset.times", times=settings.times))
+    times = configuration.synthesize.times
+    if times > 1:
+        sentences.append(report_sentence("dataset.times", times=times))
     if configuration.followed_tables:
         sentences.append(report_sentence("dataset.followed", tables=configuration.followed_tables))
     sentences.append(_promise(statement))

@@ -22,6 +22,7 @@ from marginweave.evaluate.advice import BeyondNoise, known_apart, missed_sentenc
 from marginweave.evaluate.distances import (
     expected_errors,
     merged_shares,
+    pairs_of_chance,
     set_errors,
     unchosen_errors,
     worse_triples,
@@ -609,6 +610,18 @@ def test_a_known_pair_is_not_one_that_nobody_asked_for(
         of_cells = math.sqrt(2 / math.pi) * 6 * deviation / 20_000
         assert known.error == pytest.approx(max(*filter(None, of_columns), of_cells), abs=0.001)
     assert "5 pairs were not measured" in found.advice[0]
+
+
+@pytest.mark.parametrize(("deviation", "pairs"), [(100.0, 0), (5_000.0, 6)])
+def test_where_chance_alone_makes_a_pair_look_bad_its_grade_is_not_known(
+    deviation: float, pairs: int
+) -> None:
+    """10,000 records: chance moves the distance of 6 to 35 cells by less than 6 %, or by more than 100 %."""
+    measured = bounds(deviation, 10_000, length=2)
+    assert pairs_of_chance(measured, 10_000) == pairs
+    found = even_verdict(measured, {"all": 2})
+    said = f"{pairs} measured pair(s) have so much noise that chance alone can make one look bad"
+    assert any(text.startswith(said) for text in found.says) is bool(pairs)
 
 
 def test_what_nothing_measured_is_never_good() -> None:
