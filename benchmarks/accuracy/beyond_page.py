@@ -65,7 +65,7 @@ records, not .901) lose little.
 | no triples without the target | .894 | .894 | .089, .090 |
 | pairs that the release chooses (`method: marginals`), by the mixture | .895 | .896 | |
 
-None of this is in the product: nobody says which column is a target.
+With `target: income>50K` and `records: 4x`, nine splits have .8996 ± .0028. No other setting of this table is in the product.
 """
 _REQUIRED, _AIMED = 0.897, 0.905
 
