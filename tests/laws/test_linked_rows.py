@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.arrays import Codes, Floats
-from marginweave.base.errors import StageError
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.domain.labels import Domain
@@ -33,7 +32,7 @@ from marginweave.observations.compression import Compression
 from marginweave.observations.tables import Observation
 from marginweave.publish.fitted import model_table, read_row_models
 from marginweave.records.decode import decode_table
-from marginweave.records.linked_rows import RowMaker, row_masks
+from marginweave.records.linked_rows import RowMaker, row_masks, units_with_rows
 from marginweave.records.nested import Nested, rows_of, with_keys, with_nested
 from tests.support.linked_tables import STAYS, hospital
 
@@ -199,7 +198,20 @@ def test_a_record_without_a_value_keeps_it() -> None:
     assert table.column("emergency").null_count == 50
 
 
-def test_rules_that_leave_no_row_are_refused() -> None:
+def test_rows_are_fitted_where_no_unit_has_any() -> None:
+    """As where no row of a linked table has the id of a row of the source, and a run was charged for its counts."""
+    sizes = [2, 3]
+    shares = [normal(np.ones((4, 2))), np.tile([1.0, 0.0, 0.0], (4, 1))]
+    model = Mixture.of(normal(np.ones(4)), shares, sizes, 100.0, ())
+    units = units_with_rows(model, 1, np.array([0.0, 1.0, 1.0]))
+    assert np.allclose(units.marginal((1,)), [100, 0, 0])
+    shares[1][0] = [0.5, 0.0, 0.5]
+    some = Mixture.of(normal(np.ones(4)), shares, sizes, 100.0, ())
+    assert np.allclose(units_with_rows(some, 1, np.array([0.0, 1.0, 1.0])).weights, [1, 0, 0, 0])
+
+
+def test_a_rule_is_kept_where_noise_has_left_no_row_that_keeps_it() -> None:
+    """All shares are on values that the rules exclude, in columns by themselves: rows are drawn from all values."""
     config = declared(("stays",), ordered=True)
     maker = random_maker(config, np.random.default_rng(2))
     sizes = [len(labels) + 1 for labels in maker.row_domain.labels]
@@ -212,8 +224,10 @@ def test_rules_that_leave_no_row_are_refused() -> None:
     shares[2], shares[3] = np.tile(late, (6, 1)), np.tile(early, (6, 1))
     broken = RowModel(blocks=tuple(single), shares=tuple(shares))
     maker = RowMaker(**{**vars_of(maker), "rows": broken})
-    with pytest.raises(StageError, match="rules leave no row of stays"):
-        made(maker, (np.zeros(3, int), np.full(3, 2)), 1)
+    _, nested = made(maker, (np.zeros(3, int), np.full(3, 2)), 1)
+    rows = nested.table.to_pandas()
+    assert len(rows) == nested.lengths.sum() > 0
+    assert (rows["admitted"] <= rows["discharged"]).all()
 
 
 def vars_of(maker: RowMaker) -> dict[str, Any]:

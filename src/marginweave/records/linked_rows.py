@@ -42,6 +42,8 @@ _UNITS = 4096  # units whose rows are made at a time: their components take 80 M
 # what those of the record hardly have.
 _ROUNDS = 60
 _LAST_ROUNDS = 20
+# Rows that still break a rule are drawn again from all values alike, whatever the noise has left of the shares.
+_EVEN_ROUNDS = 200
 
 
 def fit_linked(
@@ -58,13 +60,21 @@ def fit_linked(
         place = places[number]
         has_rows = _has_rows(configuration, number, compression.codes[place])
         fitted[name] = fit_rows(
-            model.conditioned({place: has_rows}),
+            units_with_rows(model, place, has_rows),
             measured.observations,
             measured.sizes,
             measured.blocks,
             configuration.synthesize,
         )
     return fitted
+
+
+def units_with_rows(model: Mixture, place: int, has_rows: Floats) -> Mixture:
+    """Return the mixture of the units that have rows, by the code of the column at `place`; of all where none has any."""
+    units = model.conditioned()
+    if not units.marginal((place,)) @ has_rows > 0:
+        return units
+    return model.conditioned({place: has_rows})
 
 
 def _has_rows(configuration: Configuration, number: str, merged: Integers) -> Floats:
@@ -360,18 +370,20 @@ class _Draft:
         )
 
     def _repair(self, codes: Records, components: Integers) -> None:
-        """Draw rows that break a rule again, in place; at last they become copies of random other rows.
+        """Draw rows that break a rule again, in place, at last from all values; what is left copies random other rows.
 
         Raises:
             StageError: no row keeps the rules.
         """
         masks = self._maker.masks
         broken = np.arange(len(codes)) if masks else np.zeros(0, np.int64)
-        for _ in range(_ROUNDS):
+        for turn in range(_ROUNDS + _EVEN_ROUNDS):
             broken = broken[broken_records(tuple(codes[broken].T), masks)]
             if not len(broken):
                 return
-            codes[broken] = self._maker.rows.codes(self._cells(components[broken]))
+            is_even = turn >= _ROUNDS
+            cells = self._even(len(broken)) if is_even else self._cells(components[broken])
+            codes[broken] = self._maker.rows.codes(cells)
         broken = broken[broken_records(tuple(codes[broken].T), masks)]
         whole = np.setdiff1d(np.arange(len(codes)), broken)
         if len(broken) and not len(whole):
@@ -382,6 +394,11 @@ class _Draft:
         """Draw cells of all blocks for rows of these components."""
         columns = [_drawn(each, components, self._generator) for each in self._maker.cumulative]
         return np.stack(columns, axis=1).astype(np.int32)
+
+    def _even(self, rows: int) -> Records:
+        """Draw cells of all blocks for so many rows, each cell as likely as the others."""
+        sizes = [len(block.cells) for block in self._maker.rows.blocks]
+        return self._generator.integers(0, sizes, (rows, len(sizes))).astype(np.int32)
 
     def agree(self) -> None:
         """Draw rows of records again whose derived columns do not follow from them (`_ROUNDS`)."""
