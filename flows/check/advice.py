@@ -219,9 +219,10 @@ def suite_finding(broken: str) -> Remark:
     return _remark(Severity.STOPS, 1.0, "table.suite", broken=broken)
 
 
-def ownerless_finding(name: str, share: float) -> Remark:
-    """Return the finding on rows without an id of a person, which are left out."""
-    return _remark(Severity.LOOK, share, "table.ownerless", name=name)
+def ownerless_finding(name: str, share: float, *, is_linked: bool) -> Remark:
+    """Return the finding on rows without an id of a person, which are left out; `is_linked` where tables are linked by it."""
+    key = "table.ownerless-linked" if is_linked else "table.ownerless"
+    return _remark(Severity.LOOK, share, key, name=name)
 
 
 def unlinked_finding(by: str, unlinked: UnlinkedRows) -> Remark | None:

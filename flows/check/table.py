@@ -328,7 +328,11 @@ class Inspection:
         """Yield a row where rows without an id are left out."""
         subject = self.configuration.privacy.subject
         if subject is not None and self.ownerless:
-            finding = ownerless_finding(subject.column, self.ownerless / self.table_rows)
+            finding = ownerless_finding(
+                subject.column,
+                self.ownerless / self.table_rows,
+                is_linked=bool(self.configuration.tables),
+            )
             yield CheckedRow(subject=subject.column, findings=(finding,))
 
     def _rule_rows(self) -> Iterator[CheckedRow]:

@@ -245,7 +245,7 @@ def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
     if difference is not None:
         yield f"Association of pairs (Cramér's V): mean difference {difference:.3f}"
     elif pairs_within_noise:
-        yield "Association of pairs (Cramér's V): no pair stands out from noise"
+        yield "Association of pairs (Cramér's V): no pair is beyond noise"
     if pairs_within_noise:
         yield f"Pairs whose association in the counts is not above the noise: {pairs_within_noise}"
     broken = sum(rule.records > 0 for rule in evaluation.rules)

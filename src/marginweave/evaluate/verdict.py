@@ -414,7 +414,12 @@ def _changed_row_advice(configuration: Configuration) -> Iterator[Sentence]:
     subject = configuration.privacy.subject
     if subject is not None and subject.missing_subject == "drop":
         name = titles.get(subject.column, subject.column)
-        yield verdict_sentence("changed.ownerless-advice", name=name)
+        key = (
+            "changed.ownerless-linked-advice"
+            if configuration.tables
+            else "changed.ownerless-advice"
+        )
+        yield verdict_sentence(key, name=name)
     imputed = configuration.imputed_columns
     if imputed:
         yield verdict_sentence("changed.imputed-advice", names=listed_titles(imputed, titles))

@@ -107,7 +107,7 @@ def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
         "combinations of records that hold many." in content["description"]
     )
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
-    assert "No value is an empty cell in synthetic.csv" in fields["age"]["description"]
+    assert "No value is an empty cell in CSV files" in fields["age"]["description"]
     assert "codes" not in fields["age"]["description"]
     coded, codes = published(columns__age__codes={999: "refused", -1: "not known"})
     content = json.loads(
