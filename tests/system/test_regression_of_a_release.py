@@ -369,11 +369,12 @@ def test_of_sets_that_the_rows_chose_nothing_is_claimed_about_a_population(
         release.query(where={first: value[first]}, share=True, of="population", **by).iloc[0]
         for by in ({}, {"by": second})
     )
-    assert (alone["level"], alone["flag"]) == (0.95, "")
+    assert alone["level"] == 0.95
     assert math.isnan(pair["level"])
     assert "they depend in these rows: nothing says" in pair["flag"]
     rows = release.query(where={first: value[first]}, share=True, by=second).iloc[0]
-    assert (rows["level"], rows["flag"]) == (0.95, "")
+    assert rows["level"] == 0.95
+    assert not any("nothing says" in one["flag"] for one in (alone, rows))
     text = marginweave(
         "query",
         "r",

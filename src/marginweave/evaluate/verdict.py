@@ -163,10 +163,7 @@ def release_verdict(
     titles = configuration.titled_names
     result = with_sentences_before(
         result,
-        says=[
-            *_noise_sentences(bounds, counts, configuration),
-            *missed_sentences(bounds, counts, apart, titles),
-        ],
+        says=[*_measured_sentences(bounds, counts, configuration, apart)],
         advice=column_advice(_titled(columns, titles)),
     )
     if unchosen:
@@ -198,15 +195,18 @@ def _without(errors: Mapping[Names, float], sets: Set[Names]) -> dict[Names, flo
     return {names: error for names, error in errors.items() if names not in sets}
 
 
-def _noise_sentences(
-    bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration
+def _measured_sentences(
+    bounds: Sequence[MarginalBound],
+    counts: Aggregates,
+    configuration: Configuration,
+    apart: Mapping[Names, float],
 ) -> Iterator[Sentence]:
-    """Yield that grades of single pairs are not known, where chance alone makes measured ones worse than with care."""
-    if configuration.marginals is None:
-        return
-    pairs = pairs_of_chance(bounds, float(counts.record_count))
+    """Yield whether grades of single pairs are unknown, as chance alone can make them bad, and which sets records miss."""
+    records = float(counts.record_count)
+    pairs = 0 if configuration.marginals is None else pairs_of_chance(bounds, records)
     if pairs:
         yield verdict_sentence("pairs.of-chance", pairs=pairs)
+    yield from missed_sentences(bounds, counts, apart, configuration.titled_names)
 
 
 def _distances(

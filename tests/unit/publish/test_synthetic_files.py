@@ -141,8 +141,7 @@ def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_sou
     frame = pd.read_csv(tmp_path / "synthetic.csv")
     assert (frame["age"].mean(), frame["n"].mean(), frame["grade"].mean()) == (5, 5, 1)
     said = {
-        name: str(no_value_sentence(config, name) or "").partition(" in ")[0]
-        for name in columns
+        name: str(no_value_sentence(config, name) or "").partition(" in ")[0] for name in columns
     }
     empty = "No value is an empty cell"
     quoted = {
