@@ -88,7 +88,8 @@ def decode(
 
     files = [] if suite is None else [suite]
     inputs = [parts["synthesize"], parts["normalize"]]
-    inputs += [parts[name] for name in ("fit rows",) if name in parts]
+    if "fit rows" in parts:
+        inputs.append(parts["fit rows"])
     return reference.checkpoint_blocks("decode", inputs, compute, files)
 
 

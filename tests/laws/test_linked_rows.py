@@ -34,7 +34,7 @@ from marginweave.publish.fitted import model_table, read_row_models
 from marginweave.records.decode import decode_table
 from marginweave.records.linked_rows import RowMaker, row_masks, units_with_rows
 from marginweave.records.nested import Nested, rows_of, with_keys, with_nested
-from tests.support.linked_tables import STAYS, hospital
+from tests.support.linked_tables import HOSPITAL, STAYS, hospital
 
 AT_MOST = {"at_most": 4}
 DERIVED = {
@@ -54,14 +54,7 @@ def normal(shares: Floats) -> Floats:
 @cache
 def declared(derived: tuple[str, ...], *, ordered: bool) -> Configuration:
     """The hospital with some of its derived columns, whose stays are counted."""
-    columns: dict[str, Any] = {
-        "sex": {"type": "category", "values": ["f", "m"]},
-        "stays": {"type": "number", "bounds": [0, 6], "decimals": 0, "bins": [0, 1, 2, 3, 6]},
-        "emergency": {"type": "boolean"},
-        "longest": {"type": "number", "bounds": [0, 60], "decimals": 0, "bins": 4},
-        "first": {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": "quarter"},
-        "readmitted": {"type": "boolean", "true_values": ["yes"], "false_values": ["no"]},
-    }
+    columns = HOSPITAL["columns"]
     table = {**STAYS, **AT_MOST, "derive": {name: DERIVED[name] for name in derived}}
     if ordered:
         table["structure"] = ORDERED

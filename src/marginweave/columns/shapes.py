@@ -64,8 +64,8 @@ def smooth(
     """Return a distribution that has the share of every bin, and a monotone cubic curve between the edges of each.
 
     Through the points (edge, records below it) goes the monotone piecewise cubic of Fritsch and Butland (1984): at an edge its
-    slope, the density, is a weighted harmonic mean of those of the two bins, 0 next to an empty one.
-    It never falls, and so every bin keeps its records. On a logarithmic scale the abscissa is sgn(x) ln(1 + |x| / e), e the
+    slope, the density, is a weighted harmonic mean of those of the two bins, 0 next to an empty one. It never falls, and so
+    every bin keeps its records. On a logarithmic scale the abscissa is sgn(x) ln(1 + |x| / e), e the
     least edge above 0; the bin `zero` is the number 0 alone, and divides the curve.
     DP: post-processing.
     """
@@ -113,11 +113,16 @@ def _slopes(steps: Floats, rises: Floats) -> Floats:
     if len(rises) == 1:
         return np.repeat(rises, 2)
     slopes = np.zeros(len(rises) + 1)
-    before, after = 2 * steps[1:] + steps[:-1], steps[1:] + 2 * steps[:-1]
-    rising = (rises[:-1] > 0) & (rises[1:] > 0)
-    low, high = rises[:-1][rising], rises[1:][rising]
-    inverse = (before[rising] / low + after[rising] / high) / (before + after)[rising]
-    slopes[1:-1][rising] = 1.0 / inverse
+    weight_before = 2 * steps[1:] + steps[:-1]
+    weight_after = steps[1:] + 2 * steps[:-1]
+    rise_before = rises[:-1]
+    rise_after = rises[1:]
+    # next to an interval without a rise the slope is 0
+    rising = (rise_before > 0) & (rise_after > 0)
+    inverse = (
+        weight_before[rising] / rise_before[rising] + weight_after[rising] / rise_after[rising]
+    )
+    slopes[1:-1][rising] = 1.0 / (inverse / (weight_before + weight_after)[rising])
     slopes[0] = _end_slope(steps[0], steps[1], rises[0], rises[1])
     slopes[-1] = _end_slope(steps[-1], steps[-2], rises[-1], rises[-2])
     return slopes

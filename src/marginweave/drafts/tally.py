@@ -127,12 +127,12 @@ class Usability:
             raise _unusable_table(_NO_ROWS, "", "Give fit a table that has rows")
         lost = self._lost_columns(written)
         linked = self._lost_linked_columns(written)
-        alone = self._lost_tables()
-        if not (lost or linked or alone):
+        lost_tables = self._lost_tables()
+        if not (lost or linked or lost_tables):
             return
-        reasons = "; ".join((*alone, *lost, *linked))
+        reasons = "; ".join((*lost_tables, *lost, *linked))
         place = "config" if lost else 'config["tables"][TABLE]'
-        is_most = not alone and {*lost.values(), *linked.values()} == {Unusable.MOST}
+        is_most = not lost_tables and {*lost.values(), *linked.values()} == {Unusable.MOST}
         meant = f'{place}["columns"][NAME]["outside"] = "null"'
         if not is_most:
             meant = f'del {place}["columns"][NAME]'

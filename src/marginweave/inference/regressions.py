@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,17 +167,11 @@ def _words(
 
 def _given_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]:
     """Yield for each column of numbers what its values that are no numbers count, such as a missing one."""
-    for column in (question.target, *question.columns):
-        declared = question.values.get(column, {})
-        ranges = opened.numbers(column)
-        if not declared or ranges is None:
-            continue
-        (place,) = opened.places([column])
-        is_number = dict(
-            zip(opened.labels(place), np.isfinite(ranges.middle).tolist(), strict=True)
-        )
+    for column, declared, middles in _declared_numbers(opened, question):
         values = [
-            f"{label} counts {declared[label]:g}" for label in declared if not is_number[label]
+            f"{label} counts {declared[label]:g}"
+            for label in declared
+            if not math.isfinite(middles[label])
         ]
         if values:
             yield regression_sentence("counted.given", column=column, values=", ".join(values))
@@ -184,20 +179,27 @@ def _given_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]
 
 def _replaced_numbers(opened: Modelled, question: Regression) -> Iterator[Sentence]:
     """Yield for each column of numbers which of its numbers count others than the middles of their bins."""
-    for column in (question.target, *question.columns):
-        declared = question.values.get(column, {})
-        ranges = opened.numbers(column)
-        if not declared or ranges is None:
-            continue
-        (place,) = opened.places([column])
-        middles = zip(opened.labels(place), ranges.middle.tolist(), strict=True)
+    for column, declared, middles in _declared_numbers(opened, question):
         values = [
             f"{label} counts {declared[label]:g}"
-            for label, middle in middles
-            if label in declared and np.isfinite(middle) and declared[label] != middle
+            for label, middle in middles.items()
+            if label in declared and math.isfinite(middle) and declared[label] != middle
         ]
         if values:
             yield regression_sentence("counted.replaced", column=column, values=", ".join(values))
+
+
+def _declared_numbers(
+    opened: Modelled, question: Regression
+) -> Iterator[tuple[str, Mapping[str, float], dict[str, float]]]:
+    """Yield each column of numbers that has `values` in the question, these, and the middle of each value or nan."""
+    for column in (question.target, *question.columns):
+        declared = question.values.get(column, {})
+        ranges = opened.numbers(column)
+        if declared and ranges is not None:
+            (place,) = opened.places([column])
+            labels = opened.labels(place)
+            yield column, declared, dict(zip(labels, ranges.middle.tolist(), strict=True))
 
 
 def _bin_halves(
