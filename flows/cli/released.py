@@ -81,8 +81,8 @@ def synthesize(
         place = release_folder(home, run_name)
         tables = SyntheticSets.of_release(place, column or [], of, seed, "--")
         written = write_sets(home, to or Path("sets"), tables.draw(sets))
-        if tables.unclaimed:
-            out.print(printable(tables.unclaimed))
+        if tables.cautions:
+            out.print(printable(tables.cautions))
     else:
         from marginweave.runs.published import regenerate_records
 
@@ -250,7 +250,7 @@ def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
         yield f"Pairs whose association in the counts is not above the noise: {pairs_within_noise}"
     broken = sum(rule.records > 0 for rule in evaluation.rules)
     if evaluation.rules:
-        yield f"Declared rules that some record breaks: {broken} of {len(evaluation.rules)}"
+        yield f"Rules of the configuration that some record breaks: {broken} of {len(evaluation.rules)}"
 
 
 def _shown(value: float | None, unit: str, digits: int = 1) -> str:

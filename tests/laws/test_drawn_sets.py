@@ -132,6 +132,30 @@ def test_cells_below_their_noise_are_given_their_sum_alone() -> None:
     assert (pair.blocks[~small] > 0).all()
 
 
+@pytest.mark.parametrize("rows_of_value", [100, 3_000])
+@pytest.mark.parametrize("place_of_text", [0, 1])
+def test_a_value_that_noise_hides_beside_a_number_is_known(
+    rows_of_value: int, place_of_text: int
+) -> None:
+    """Of 20,000 rows 100 have the value, or 3,000, with noise of 60 a cell; wherever the text is."""
+    of_text = np.array([ROWS - 6_000 - rows_of_value, 6_000, rows_of_value])
+    table = np.rint(np.outer(np.full(4, 1 / 4), of_text))
+    squares = Survey(
+        sizes=(4, 3),
+        sets=(((0,), SIGMA, False), ((1,), SIGMA, False), ((0, 1), SIGMA, False)),
+        merged=((0, 1, 2, 3), (0, 1, 2)),
+    ).measure(table, np.random.default_rng(5))
+    number = replace(COLUMNS[0], scores=np.array([[-1.34, -0.45, 0.45, 1.34]]), is_number=True)
+    cells = np.repeat(np.arange(12), table.ravel().astype(int))
+    records = np.stack(np.unravel_index(cells, (4, 3)), axis=1).astype(np.int32)
+    columns = [number, COLUMNS[1]]
+    if place_of_text == 0:
+        columns, records = columns[::-1], records[:, ::-1]
+    drawn = DrawnTables.of(squares, records, columns, sampling=0.0)
+    (pair,) = (one for one in drawn.margins if len(one.places) == 2)
+    assert pair.hidden == (((place_of_text, 2),) if rows_of_value == 100 else ())
+
+
 NUMBERS = np.linspace(-1.6, 1.6, 16)
 """Values of two columns of numbers; most of their 256 cells are nearly empty."""
 NUMBER_COLUMNS = [

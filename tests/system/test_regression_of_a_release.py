@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,15 @@ def test_synthetic_sets_of_a_release(
     assert found.names == ("Intercept", "m")
     # without the records that lack a value, what is asked of three columns is in no pair of them
     assert analyse(place, columns, _slope, of="table").level == 0.95
+    with monkeypatch.context() as noisier:
+        noisier.setattr("marginweave.inference.margins._CARRIED", 1e-6)  # as if any value were rare
+        rare = analyse(place, ["sex", "grade"], _slope)
+        assert rare.level == 0.95
+        assert re.search(
+            r"single values that are rare: sex = [fm]\. Noise", " ".join(rare.says.split())
+        )
+        with pytest.warns(UserWarning, match="single values that are rare"):
+            synthetic_sets(place, ["sex", "grade"], sets=5)
     monkeypatch.setattr("marginweave.inference.sets._MOST_GAPS", -1.0)
     several = analyse(place, columns, _slope, of="table")
     assert several.level is None

@@ -36,7 +36,7 @@ class Coefficients:
     The covariance is of the noise and, for a population, of sampling. `level` is None where no coverage is claimed. `bins` of a
     regression is how far each coefficient may move by where numbers lie inside their bins, which no interval has; None for
     other analyses. `flags` say "do not use" where that is too far, and "no coverage" where none is claimed. `says` is in
-    sentences what the coefficients are of, and what their intervals are; empty for other analyses that are claimed to cover.
+    sentences what the coefficients are of, and what their intervals are; of other analyses, what is not claimed to cover.
     """
 
     names: tuple[str, ...]
@@ -159,7 +159,7 @@ def synthetic_sets(
     than the published records. Name no column that the analysis does not need. A number is the middle of its bin, a category
     of numbers is these, any other category its text; missing values are missing, and so are codes of a number column that
     mean no number. A warning says where `combine` is claimed to cover nothing: the rows have chosen which columns were
-    measured together, or many records lack a value.
+    measured together, or many records lack a value. It also names values that are too rare for the noise.
 
     Args:
         release: one that is opened, a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
@@ -178,8 +178,8 @@ def synthetic_sets(
 
     tables = SyntheticSets.of_release(Release.open(release).place, columns, of, seed)
     drawn = tables.draw(sets)
-    if tables.unclaimed:
-        warn(tables.unclaimed, stacklevel=2)
+    if tables.cautions:
+        warn(tables.cautions, stacklevel=2)
     return drawn
 
 
@@ -221,6 +221,7 @@ def analyse(
 
     `level` of the result is None where nothing says how often its intervals cover. For the population that is where the rows
     have chosen which of the columns were measured together. Of three columns and more it is where many records lack a value.
+    `says` names values that are so rare that a coefficient of one is claimed to cover nothing, whatever `level` says.
 
     Raises:
         InputError: as these.
@@ -231,10 +232,10 @@ def analyse(
 
     tables = SyntheticSets.of_release(Release.open(release).place, columns, of, seed)
     combined = combine(map(analysis, tables.draw(sets)), level=level)
-    if not tables.unclaimed:
-        return combined
-    flags = (UNCLAIMED,) * len(combined.names)
-    return replace(combined, level=None, flags=flags, says=tables.unclaimed)
+    if tables.unclaimed:
+        flags = (UNCLAIMED,) * len(combined.names)
+        return replace(combined, level=None, flags=flags, says=tables.unclaimed)
+    return replace(combined, says=tables.cautions)
 
 
 def _coefficients(

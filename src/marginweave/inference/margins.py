@@ -9,7 +9,7 @@ DP: post-processing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +58,8 @@ class Margin:
 
     `estimates` are counts of the cells of a column, or residuals of the cells of a pair. `noise` is a matrix that turns normal
     numbers into noise of a column, or the standard deviation of the noise of a pair's cell. `products` of scores have a value
-    for each cell, shape (products, cells); there are none where both columns are texts.
+    for each cell, shape (products, cells); there are none where both columns are texts. `hidden` has place and code of each
+    value of a text that is so rare that noise hides what it has in common with the number beside it: it has no product.
     """
 
     places: tuple[int, ...]
@@ -68,6 +69,7 @@ class Margin:
     noise: Floats
     products: Floats
     of_cells: Integers
+    hidden: tuple[tuple[int, int], ...] = ()
 
     def target(self, counts: Floats) -> MarginTarget:
         """Return what the margin is to have by these counts of cells."""
@@ -156,14 +158,16 @@ def pair_margin(
     is_clear = expected > deviation
     numbers = np.where(is_clear, np.cumsum(is_clear), 0)
     blocks = np.unique(numbers, return_inverse=True)[1]
+    table = expected.reshape(residuals.shape)
     return Margin(
         places=places,
         blocks=blocks,
         of_records=blocks[cells],
         estimates=residuals,
         noise=deviation,
-        products=_products(pair, expected.reshape(residuals.shape), float(deviation)),
+        products=_products(pair, table, float(deviation)),
         of_cells=cells,
+        hidden=tuple(_hidden(pair, places, table, float(deviation))),
     )
 
 
@@ -208,6 +212,23 @@ def _products(pair: Sequence[Column], expected: Floats, deviation: float) -> Flo
     kept = [scores for scores, is_kept in zip(pairs, are_kept, strict=True) if is_kept]
     products = [np.outer(one, other).ravel() for one, other in kept]
     return np.array(products).reshape(-1, expected.size)
+
+
+def _hidden(
+    pair: Sequence[Column], places: Sequence[int], expected: Floats, deviation: float
+) -> Iterator[tuple[int, int]]:
+    """Yield place and code of each value of a text whose product with the number beside it is left out."""
+    if pair[0].is_number == pair[1].is_number:
+        return
+    if pair[0].is_number:
+        number, text = pair
+        place, of_text = places[1], expected
+    else:
+        text, number = pair
+        place, of_text = places[0], expected.T
+    for indicator in text.scores:
+        if not _is_carried(number.scores[0], indicator, of_text, deviation):
+            yield place, int(indicator.argmax())
 
 
 def _is_carried(one: Floats, other: Floats, expected: Floats, deviation: float) -> bool:

@@ -115,6 +115,28 @@ class SyntheticSets:
             reasons.append(str(regression_sentence("interval.noise")))
         return next(filter(None, reasons), "")
 
+    @cached_property
+    def rare_values(self) -> dict[str, list[str]]:
+        """Values of each text that are so rare that noise hides what they have in common with a number among the columns."""
+        codes = sorted({code for margin in self.tables.margins for code in margin.hidden})
+        rare: dict[str, list[str]] = {}
+        for position, code in codes:
+            place = self.places[position]
+            column = self.columns[position]
+            of_code = _values(self.opened, place, column)[self.opened.merged[place] == code]
+            values = [str(value) for value in of_code if pd.notna(value)]
+            if values:
+                rare.setdefault(column, []).extend(values)
+        return rare
+
+    @property
+    def cautions(self) -> str:
+        """What is not claimed of analyses of the tables, in sentences: of all, or of values that are rare; may be empty."""
+        if self.unclaimed or not self.rare_values:
+            return self.unclaimed
+        named = [f"{column} = {listed(values, 5)}" for column, values in self.rare_values.items()]
+        return str(regression_sentence("interval.rare", values="; ".join(named)))
+
     def _merged_words(self) -> str:
         """Return why nothing is claimed where much of a number lies between values that were measured together."""
         for column, place in zip(self.columns, self.places, strict=True):

@@ -103,6 +103,17 @@ def test_the_table_is_found_in_its_file(tmp_path: Path, name: str, form: str) ->
     assert recognise(path, SourceFile(file=form), encoding=True) == expected
 
 
+def test_the_last_column_may_have_no_name_below_groups(tmp_path: Path) -> None:
+    """Neither a group nor a name, as of a column of remarks; another column without both is no header in two rows."""
+    groups = ["person", None, "stay", None, None]
+    for nameless, rows_of_header in ((4, 2), (1, 1)):
+        names = [None if place == nameless else name for place, name in enumerate(NAMES)]
+        header = [groups if nameless == 4 else [groups[0], None, "stay", "stay", "stay"], names]
+        path = write(tmp_path / f"{nameless}.csv", [*header, *rows_of_table()])
+        found = recognise(path, SourceFile(file=f"{nameless}.csv"), encoding=True)
+        assert found.header.rows == rows_of_header
+
+
 def test_a_line_with_too_few_delimiters_is_no_row(tmp_path: Path) -> None:
     """A title or a note with commas, in a text; in a header that lacks one delimiter, the line is refused as before."""
     path = tmp_path / "t.csv"

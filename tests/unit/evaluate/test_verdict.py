@@ -1151,5 +1151,5 @@ def test_a_verdict_says_what_it_leaves_out_of_linked_tables() -> None:
             "Rows of stays without an id, or with the id of no row of the source, are in no number"
             in said
         )
-    words = "Of stays at most 2 rows of each unit are in counts of rows"
+    words = "Of stays at most 2 row(s) of each unit are in counts of rows"
     assert [words in said for said in (counted, derived)] == [True, False]

@@ -61,6 +61,7 @@ def test_pairs_that_are_spread_over_many_columns_are_named_and_what_they_keep_is
     assert pairs.is_decided
     assert len(measured_pairs(config)) == 4_000
     assert measured_pairs(config).isdisjoint(pairs.named)
+    assert pairs.change["aggregate"]["one_way_share"] == config.marginal_settings.one_way_share
     missing, line, *_ = map(str, pairs_forecast(config))
     assert "3,140 of 7,140" in missing
     assert "a common factor, can survive" in " ".join(missing.split())

@@ -229,7 +229,7 @@ def test_histograms_of_linked_tables_are_a_record_set_of_their_own() -> None:
     digests = {"linked.parquet": "0" * 64}
     content = json.loads(croissant(release.configuration, statement, schema, digests))
     _, histograms = content["recordSet"]
-    assert "at most 4 rows of each unit" in histograms["description"]
+    assert "at most 4 row(s) of each unit" in histograms["description"]
     assert "those of a unit weigh 1 together" in histograms["description"]
     assert found.words in histograms["description"]
     seen = LinkedObservation(

@@ -600,7 +600,7 @@ def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     page = page_of(
         release, codes, EVALUATION.model_copy(update={"rules": (*FULL.rules, kept, kept)})
     )
-    assert "2 of 3 declared rules are kept by every synthetic record." in page
+    assert "2 of 3 rules of the configuration are kept by every synthetic record." in page
     assert "<td>17</td>" in page
     assert "never missing" not in page
 
