@@ -23,8 +23,8 @@ _AFTER_COLUMN = (
 _CONDITION = re.compile(rf"\s*(?P<column>[^<>=!]+?){_AFTER_COLUMN}")
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-# "and", or a comma, before what looks like a column and a sign
-_SECOND_CONDITION = re.compile(r"(?:\band\b|,)[^,]*?(?:>=|<=|!=|>|<|=|\s(?:not\s+)?in\s)")
+# "and", "or", or a comma, before what looks like a column and a sign
+_SECOND_CONDITION = re.compile(r"(?:\b(?:and|or)\b|,)[^,]*?(?:>=|<=|!=|>|<|=|\s(?:not\s+)?in\s)")
 
 
 def _listed(value: Any) -> Any:
@@ -34,7 +34,11 @@ def _listed(value: Any) -> Any:
 def _pairs(value: Any) -> Any:
     if value is None:  # the default of many functions in Python
         return ()
-    if not isinstance(value, dict | list | tuple):
+    # a text in a list is what --where gets, and no pair
+    listed = isinstance(value, list | tuple)
+    if (listed and any(isinstance(entry, str) for entry in value)) or not (
+        listed or isinstance(value, dict)
+    ):
         raise MustError("be conditions by their columns, such as {age: {from: 60}}")
     return tuple(value.items()) if isinstance(value, dict) else value
 
@@ -143,16 +147,7 @@ def read_condition(text: str, columns: Iterable[str] = ()) -> tuple[str, Any]:
         InputError: another form.
     """
     match = _match(text, columns)
-    if match is not None:
-        _check_values(text, match["values"])
-    values = (
-        [
-            part.strip()
-            for part in next(csv.reader([match["values"]], skipinitialspace=True)) or [""]
-        ]
-        if match
-        else []
-    )
+    values = _values(text, match["values"]) if match else []
     if match is None or (match["sign"] in _COMPARED and len(values) != 1):
         raise InputError(
             f"--where ({text}) must be a column, one of >=, >, <=, <, =, !=, in and not in, and a value, or values with commas"
@@ -167,13 +162,25 @@ def read_condition(text: str, columns: Iterable[str] = ()) -> tuple[str, Any]:
     return column, values
 
 
+def _values(text: str, written: str) -> list[str]:
+    """Return the values of a condition; raises InputError where they are written as elsewhere, or quotes stay open."""
+    _check_values(text, written)
+    try:
+        values = next(csv.reader([written], skipinitialspace=True, strict=True)) or [""]
+    except csv.Error:
+        raise InputError(
+            f"--where ({text}) must have a closing quote for each opening one, and a comma or nothing after it"
+        ) from None
+    return [value.strip() for value in values]
+
+
 def _check_values(text: str, values: str) -> None:
     """Refuse values as other languages write them: several conditions in one, single quotes, parentheses. Raises InputError."""
     unquoted = _QUOTED.sub("", values)
     if _SECOND_CONDITION.search(unquoted):
         raise InputError(
-            f"--where ({text}) has several conditions: write one --where for each; a value with such signs is written "
-            'in "quotes"'
+            f"--where ({text}) has several conditions: write one --where for each, and all of them hold; either of two "
+            'values is a list with a comma; a value with such signs is written in "quotes"'
         )
     in_parentheses = unquoted.startswith("(") and unquoted.endswith(")") and "," in unquoted
     if in_parentheses or (len(unquoted) > 1 and unquoted[0] == unquoted[-1] == "'"):

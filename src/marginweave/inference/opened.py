@@ -46,6 +46,10 @@ class Release:
 
     place: Path
 
+    def __post_init__(self) -> None:
+        """Refuse a text, which may be the name of a run: `open` tells them apart. Raises InputError."""
+        must_be("place", self.place, (Path,), 'Release.open("release")')
+
     @classmethod
     def open(cls, named: Release | str | Path, home: str | Path | None = None) -> Release:
         """Open the release in a folder (`release/` of a run, or a copy of it), or that of the run of this name.

@@ -238,3 +238,22 @@ def test_no_range_ends_inside_an_open_bin(asked: dict[str, str]) -> None:
         "< 0",
         "[0, 20)",
     )
+
+
+@pytest.mark.parametrize("text", ['sex = "f', 'sex = m, "f', 'sex = "f" m'])
+def test_quotes_that_are_not_closed_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="closing quote for each opening one"):
+        read_condition(text)
+    assert read_condition('pipe = 5", 7"') == ("pipe", ['5"', '7"'])  # inches
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_one_text_is_one_condition(word: str) -> None:
+    with pytest.raises(InputError, match="write one --where for each, and all of them hold"):
+        read_condition(f"sex = f {word} smokes = yes")
+    assert read_condition(f"town = Marsh {word} Moor") == ("town", [f"Marsh {word} Moor"])
+
+
+def test_conditions_in_a_list_of_texts_are_refused_by_what_they_must_be() -> None:
+    with pytest.raises(InputError, match="must be conditions by their columns"):
+        read_question({"where": ["sex = f"]})

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from marginweave.answers.answer import COLUMNS, Answer
+from marginweave.base.errors import InputError
 from marginweave.configuration.question import Question
 from marginweave.inference.opened import Release
 
@@ -57,3 +59,9 @@ def test_a_table_of_such_columns_has_their_names(columns: Sequence[str]) -> None
         [columns[0], columns[2]] if len(columns) == 3 else list(first)
     )
     assert frame.to_numpy().size == 3 * 2 ** len(columns)
+
+
+def test_a_text_is_opened_by_open_which_knows_names_of_runs() -> None:
+    place: Any = "runs/visits/release"
+    with pytest.raises(InputError, match=r'write Release\.open\("release"\)'):
+        Release(place)
