@@ -222,10 +222,12 @@ def _hidden(
         return
     if pair[0].is_number:
         number, text = pair
-        place, of_text = places[1], expected
+        place = places[1]
+        of_text = expected
     else:
         text, number = pair
-        place, of_text = places[0], expected.T
+        place = places[0]
+        of_text = expected.T
     for indicator in text.scores:
         if not _is_carried(number.scores[0], indicator, of_text, deviation):
             yield place, int(indicator.argmax())
