@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_counted_as_such_where_the_column_applies(
         (flag,) = release.query(mean="hours")["flag"]
         share, _, following = cells["words"].partition(" were not among the declared values.")
         assert following
-        note = f"in the whole table {share.lower()} were not among the declared values, and are left out"
+        note = f"in all that was counted {share.lower()} were not among the declared values, and are left out"
         assert flag.endswith(f"{note}; of hours, numbers below 0 count as 0, and above 80 as 80")
     (said,) = (
         text

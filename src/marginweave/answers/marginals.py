@@ -218,7 +218,9 @@ class MarginalAnswers:
         for place in places:
             words = self.undeclared.get(self.codes.configuration.attributes[place].name, "")
             if words:
-                yield Note(f"in the whole table {words[:1].lower()}{words[1:]}, and are left out")
+                yield Note(
+                    f"in all that was counted {words[:1].lower()}{words[1:]}, and are left out"
+                )
 
     def answer_group(
         self,

@@ -34,13 +34,12 @@ def _listed(value: Any) -> Any:
 def _pairs(value: Any) -> Any:
     if value is None:  # the default of many functions in Python
         return ()
+    if isinstance(value, dict):
+        return tuple(value.items())
     # a text in a list is what --where gets, and no pair
-    listed = isinstance(value, list | tuple)
-    if (listed and any(isinstance(entry, str) for entry in value)) or not (
-        listed or isinstance(value, dict)
-    ):
+    if not isinstance(value, list | tuple) or any(isinstance(entry, str) for entry in value):
         raise MustError("be conditions by their columns, such as {age: {from: 60}}")
-    return tuple(value.items()) if isinstance(value, dict) else value
+    return value
 
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(_listed)]

@@ -155,8 +155,7 @@ def _header(below: Sequence[FileRow], width: int) -> HeaderRows:
     texts = [cell for cell in groups if cell]
     is_incomplete = len(texts) < len(groups) or len(set(texts)) < len(texts)
     # the last column may have no name at all, as where lines end in a separator or in remarks
-    but_the_last = list(zip(groups, names, strict=False))[:-1]
-    are_named = all(map(any, but_the_last))
+    are_named = all(map(any, zip(groups[:-1], names[:-1], strict=False)))
     if not (is_incomplete and are_named and _are_names(names)):
         return HeaderRows()
     for place, name in enumerate(names):

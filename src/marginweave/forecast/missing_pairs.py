@@ -32,7 +32,6 @@ NAMED = 3
 _KEPT_KEYS = (
     "noise",
     "allocation",
-    "one_way_share",
     "values_share",
     "bounds_share",
     "delta_threshold_share",
@@ -173,9 +172,8 @@ def _change(configuration: Configuration, named: Sequence[tuple[str, str]]) -> d
         section = {**written, "method": "k-tuples", "reporting_length": 2}
     else:
         section = {"method": "marginals"}
-        if (
-            "one_way_share" in settings.model_fields_set
-        ):  # `auto` may have chosen another one than the default
+        # `auto` may have chosen another share than the default
+        if "one_way_share" in settings.model_fields_set:
             section["one_way_share"] = settings.one_way_share
         section |= {key: written[key] for key in _KEPT_KEYS if key in written}
         before = list(map(list, settings.cliques)) if isinstance(settings.cliques, tuple) else []

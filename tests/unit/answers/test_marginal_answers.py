@@ -280,7 +280,7 @@ def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None
         name="age", count=400, deviation=20.0, low=380, high=420, found=found, kept=found
     )
     answers, _ = opened(UNREAD, CLIQUES, undeclared=[cells])
-    words = "in the whole table about 20 % (19 to 21) of age were not among the declared values, and are left out"
+    words = "in all that was counted about 20 % (19 to 21) of age were not among the declared values, and are left out"
     for asked in ({"mean": "age"}, {"sum": "age"}, {"quantile": "age:.9"}):
         (answer,) = ask(answers, **asked)
         beyond = "" if "quantile" in asked else BEYOND
